@@ -1,0 +1,1 @@
+"""Tools of the patch series: one module per verb, run as ``python -m tools VERB``."""

@@ -1,0 +1,82 @@
+"""``python -m tools VERB``: the command line of the patch series."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import os
+import platform
+import sys
+import traceback
+from datetime import UTC, datetime
+from pathlib import Path
+
+from tools.errors import BUG, USAGE, ToolError
+from tools.project import Project
+from tools.say import say
+
+# In the order in which a newcomer meets them; the help text is the module's first line.
+VERBS = ("fetch", "apply", "refresh")
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(
+        prog="python -m tools",
+        description="Tools of the patch series.",
+        epilog="exit codes: 0 done or nothing to do, 1 findings or a refusal, 2 usage, "
+        "3 somebody's work waits, 4 a bug in these tools",
+    )
+    top.add_argument(
+        "-C",
+        dest="root",
+        metavar="DIR",
+        type=Path,
+        default=Path(__file__).resolve().parent.parent,
+        help="the project's folder (default: the one these tools lie in)",
+    )
+    verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
+    for name in VERBS:
+        module = importlib.import_module(f"tools.{name}")
+        text = (module.__doc__ or "").partition("\n")[0]
+        module.add_arguments(verbs.add_parser(name, help=text, description=module.__doc__))
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    project = Project(args.root.absolute())
+    try:
+        return int(importlib.import_module(f"tools.{args.verb}").run(project, args))
+    except ToolError as error:
+        say(f"{args.verb}: {error}")
+        return error.code
+    except KeyboardInterrupt:
+        say(f"{args.verb}: interrupted; nothing is half-written, run it again.")
+        return 130
+    except Exception as error:  # noqa: BLE001 - the last resort
+        say(f"{args.verb}: a bug in these tools ({error!r}); details in {_log(project, args)}")
+        return BUG
+
+
+def _log(project: Project, args: argparse.Namespace) -> Path:
+    try:
+        folder = project.cache / "logs"
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError:
+        folder = Path(os.environ.get("TMPDIR", "/tmp"))  # noqa: S108 - better than no log
+    stamp = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+    path = folder / f"{args.verb}-{stamp}-{os.getpid()}.log"
+    path.write_text(
+        f"arguments: {sys.argv[1:]}\npython: {sys.version}\nsystem: {platform.platform()}\n\n"
+        f"{traceback.format_exc()}",
+        encoding="utf-8",
+    )
+    return path
+
+
+if __name__ == "__main__":
+    try:
+        code = main()
+    except BrokenPipeError:
+        code = USAGE
+    sys.exit(code)

@@ -1,0 +1,62 @@
+"""Swap patches/, series and series.lock for new ones in a way that survives a kill.
+
+The new files are written aside in full. Renaming that folder to its final name is the
+one step that decides; whatever is then left undone, the next command does.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from tools import files, patchfile
+from tools.project import Project
+
+
+def _ready(project: Project) -> Path:
+    return project.vendor / ".refresh-ready"
+
+
+def listing(project: Project) -> dict[str, str]:
+    """Return every patch file with its hash."""
+    if not project.patches.is_dir():
+        return {}
+    return {
+        path.relative_to(project.patches).as_posix(): patchfile.digest(path.read_bytes())
+        for path in sorted(project.patches.rglob("*.patch"))
+    }
+
+
+def stage(project: Project, patches: list[tuple[str, bytes]], series: str, lock: str) -> None:
+    """Write the new state aside."""
+    draft = project.vendor / ".refresh-draft"
+    shutil.rmtree(draft, ignore_errors=True)
+    (draft / "patches").mkdir(parents=True)
+    for name, content in patches:
+        files.write(draft / "patches" / name, content)
+    files.write(draft / "series", series.encode())
+    files.write(draft / "series.lock", lock.encode())
+    draft.rename(_ready(project))
+
+
+def finish(project: Project) -> bool:
+    """Take over what was staged; say whether there was anything."""
+    ready = _ready(project)
+    if not ready.is_dir():
+        return False
+    source = ready / "patches"
+    kept = {path.relative_to(source).as_posix() for path in source.rglob("*.patch")}
+    for name in sorted(kept):
+        files.write(project.patches / name, (source / name).read_bytes())
+    for name in listing(project).keys() - kept:
+        path = project.patches / name
+        path.unlink()
+        if not any(path.parent.iterdir()):
+            path.parent.rmdir()
+    files.write(project.series, (ready / "series").read_bytes())
+    files.write(project.lock, (ready / "series.lock").read_bytes())
+    trash = project.vendor / f".refresh-done-{os.getpid()}"
+    ready.rename(trash)
+    shutil.rmtree(trash)
+    return True

@@ -14,7 +14,7 @@ $(STAMP): tools/requirements.txt
 	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
 	@touch $@
 
-.PHONY: help fetch apply lock refresh
+.PHONY: help fetch apply lock refresh build env
 
 help: ## this text
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -30,3 +30,10 @@ lock: $(STAMP) ## write series.lock from the patches as they are, and apply them
 
 refresh: $(STAMP) ## commits of vendor/vllm back to patches/ (TOPIC=name for new ones)
 	@$(TOOLS) refresh $(if $(TOPIC),--topic "$(TOPIC)")
+
+build: apply ## dist/: the patched wheel (VIA=setup: upstream's setup.py; CPU=1: for tests)
+	@$(TOOLS) build $(if $(VIA),--via "$(VIA)") $(if $(filter 1,$(CPU)),--cpu) \
+		$(if $(ENV),--env "$(ENV)")
+
+env: apply ## $(CACHE)/env-KEY and $(CACHE)/cpu-TREE: what the tests run in (8 GB)
+	@$(TOOLS) env

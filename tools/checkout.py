@@ -6,7 +6,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tools import files, upstream
+from tools import files, lock, staging, upstream
 from tools.errors import ConflictError, ToolError
 from tools.git import Git, init
 from tools.lock import Lock
@@ -174,3 +174,30 @@ def _either(git: Git, name: str, old: str, new: str) -> bool:
     if not file.is_file():
         return None in ids or not file.exists()
     return git.out("hash-object", "--no-filters", str(file)) in ids
+
+
+def need_applied(project: Project, git: Git) -> Lock:
+    """Return the lock, if the checkout holds exactly that series and nothing else."""
+    recover(git)
+    chain = lock.load(project.lock)
+    where = project.short(project.checkout)
+    base = git.resolve(upstream.BASE_REF)
+    locked = {step.name: step.sha256 for step in chain.steps}
+    on_disk = staging.listing(project)
+    if git.resolve("HEAD") != chain.commit or base != chain.base_commit:
+        raise ToolError(
+            f"{where} is not at the commit series.lock names ({chain.commit[:10]}); run "
+            f"`make apply`, or `make refresh` if you have commits there."
+        )
+    for name in sorted(locked.keys() | on_disk.keys()):
+        if locked.get(name) != on_disk.get(name):
+            raise ToolError(
+                f"patches/{name} is not what series.lock names; run `make verify` to see why."
+            )
+    edited, untracked = dirty(git)
+    if edited or untracked:
+        raise ConflictError(
+            f"{where} has edits that are not in patches/ ({_some(edited + untracked)}); commit "
+            f"and `make refresh`, or set them aside with `git -C {where} stash -u`."
+        )
+    return chain

@@ -16,7 +16,7 @@ from tools.project import Project
 from tools.say import say
 
 # In the order in which a newcomer meets them; the help text is the module's first line.
-VERBS = ("fetch", "apply", "refresh", "build", "env")
+VERBS = ("fetch", "apply", "refresh", "verify", "build", "env")
 
 
 def parser() -> argparse.ArgumentParser:

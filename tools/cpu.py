@@ -66,6 +66,11 @@ def folder(project: Project) -> Path:
     return project.cache / f"cpu-{chain.tree[:12]}-{'-'.join(parts)}-r{pin.revision}"
 
 
+def extensions(project: Project) -> Path:
+    """Return the folder from which unpacked builds link their big binaries."""
+    return project.cache / f"cpu-extensions-{project.pin.cpu_wheel.sha256[:12]}"
+
+
 def unpacked(project: Project) -> Path:
     """Return the unpacked CPU build, making it when it is not there."""
     target = folder(project)
@@ -75,11 +80,10 @@ def unpacked(project: Project) -> Path:
     git = checkout.need(project)
     chain = checkout.need_applied(project, git)
     content, info = plan(project, git, chain)
-    shared = project.cache / f"cpu-extensions-{project.pin.cpu_wheel.sha256[:12]}"
     project.cache.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".cpu-", dir=project.cache))
     try:
-        wheels.unpack(content, info, scratch, shared)
+        wheels.unpack(content, info, scratch, extensions(project))
         scratch.chmod(0o755)
         scratch.rename(target)
     finally:

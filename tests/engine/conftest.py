@@ -1,0 +1,113 @@
+"""Runs of the engine, shared by the tests of a session.
+
+The runs that the chosen tests ask for start together, two at a time, each a process of its own.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import queue
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+TESTS = pathlib.Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(TESTS))
+
+from result import Result  # noqa: E402
+from scenarios import SCENARIOS  # noqa: E402
+from tinymodel.checkpoint import checkpoint  # noqa: E402
+
+BUILD = "GDNWINDOW_CPU_BUILD"
+SECONDS = pytest.StashKey[dict[str, tuple[int, int]]]()
+AT_A_TIME = 2
+TIMEOUT = 400
+
+
+def build_folder() -> pathlib.Path:
+    named = os.environ.get(BUILD, "")
+    if not (pathlib.Path(named) / "vllm").is_dir() or not named:
+        pytest.fail(f"{BUILD} must name the folder of the CPU build, the one that holds vllm/ (now: {named!r})",
+                    pytrace=False)
+    return pathlib.Path(named).resolve()
+
+
+def run_engine(scenario: dict[str, Any], result: pathlib.Path, build: pathlib.Path, cpu: int) -> Result:
+    request = result.with_suffix(".scenario.json")
+    request.write_text(json.dumps(scenario))
+    environment = os.environ | {
+        "PYTHONPATH": f"{build}{os.pathsep}{TESTS}", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": str(cpu)}
+    job = subprocess.run([sys.executable, "-m", "harness.drive", str(request), str(result)], env=environment,
+                         cwd=result.parent, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+    if job.returncode or not result.exists():
+        raise RuntimeError(f"the engine failed, exit status {job.returncode}\n{job.stdout[-2000:]}\n{job.stderr[-6000:]}")
+    return Result.read(result)
+
+
+class Runs(Mapping[str, Result]):
+    """Results by scenario name; reading one waits for it."""
+
+    def __init__(self, names: list[str], folder: pathlib.Path) -> None:
+        build, model = build_folder(), checkpoint()
+        cpus: queue.Queue[int] = queue.Queue()
+        for cpu in sorted(os.sched_getaffinity(0))[:AT_A_TIME]:
+            cpus.put(cpu)
+        self.pool = ThreadPoolExecutor(cpus.qsize())
+
+        def job(name: str) -> Result:
+            cpu = cpus.get()
+            try:
+                scenario = SCENARIOS[name]() | dict(model=str(model))
+                return run_engine(scenario, folder / f"{name}.json", build, cpu)
+            finally:
+                cpus.put(cpu)
+
+        self.futures: dict[str, Future[Result]] = {name: self.pool.submit(job, name) for name in names}
+
+    def __getitem__(self, name: str) -> Result:
+        return self.futures[name].result()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.futures)
+
+    def __len__(self) -> int:
+        return len(self.futures)
+
+
+@pytest.fixture(scope="session")
+def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    wanted: set[object] = set()  # tests name a run as a fixture or as a parameter
+    for item in request.session.items:
+        wanted |= set(getattr(item, "fixturenames", ()))
+        if callspec := getattr(item, "callspec", None):
+            wanted |= set(callspec.params.values())
+    started = Runs([name for name in SCENARIOS if name in wanted], tmp_path_factory.mktemp("engine"))
+    yield started
+    started.pool.shutdown(cancel_futures=True)
+    request.config.stash[SECONDS] = {
+        name: future.result().seconds for name, future in started.futures.items() if not future.exception()}
+
+
+def _fixture(name: str) -> Any:
+    @pytest.fixture(scope="session", name=name)
+    def result(runs: Runs) -> Result:
+        return runs[name]
+
+    return result
+
+
+for _name in SCENARIOS:
+    globals()[f"_run_{_name}"] = _fixture(_name)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    if seconds := config.stash.get(SECONDS, {}):
+        terminalreporter.write_line("engine runs, seconds to start and to play: " + ", ".join(
+            f"{name} {start}+{play}" for name, (start, play) in seconds.items()))

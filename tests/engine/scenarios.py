@@ -1,0 +1,104 @@
+"""The engine runs that the tests share.  Each is one process; several tests look at one run."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tinymodel.tasks import Tasks, docstrings
+
+Scenario = dict[str, Any]
+
+DRAFTS = 3
+WIDTH = 1 + DRAFTS  # tokens of a full verify row
+SPECULATION: dict[str, dict[str, Any] | None] = {
+    "none": None,
+    "ngram": dict(method="ngram", num_speculative_tokens=DRAFTS, prompt_lookup_min=1, prompt_lookup_max=3),
+    "mtp": dict(method="mtp", num_speculative_tokens=DRAFTS),
+}
+# Request -> task, prompt length, new tokens.  Lengths differ, so that rows end at different steps and others
+# take their places.
+REQUESTS = dict(
+    text=("text", 44, 30), copy=("copy", 50, 32), count=("count", 41, 24), walk=("walk", 36, 24),
+    brackets=("brackets", 47, 30), sums=("sums", 30, 28),
+    long_sums=("sums", 18, 44), long_brackets=("brackets", 18, 44), chunked=("count", 13, 10),
+    short=("brackets", WIDTH, 16))
+ONE_TOKEN = dict(letter=b"A", angle=b"<")  # prompts of one token
+MIX = ("text", "copy", "count", "walk", "brackets", "sums")
+# The n-gram drafter is always right or always wrong about other texts.
+REPETITIVE = ("copy", "count", "brackets", "sums")
+WATCHED = ("copy", "sums")
+DRAFT_LIMITS = dict(copy=(3, 3, 0, 3, 1), count=(3, 2, 3, 0), brackets=(3, 0, 3, 2, 3), sums=(3, 1, 3, 3, 0))
+
+
+@functools.cache
+def documents() -> dict[str, list[int]]:
+    """One long document of each task."""
+    tasks = Tasks(12345, docstrings())
+    return {name: tasks.document(name, 160) for name in tasks.makers}
+
+
+def request(name: str, step: int = 0) -> dict[str, Any]:
+    if name in ONE_TOKEN:
+        return dict(prompt=list(ONE_TOKEN[name]), max_tokens=12, step=step)
+    task, length, tokens = REQUESTS[name]
+    return dict(prompt=documents()[task][:length], max_tokens=tokens, step=step)
+
+
+def scenario(speculation: str, names: Iterable[str], window: bool = False, **engine: Any) -> Scenario:
+    settings = dict(speculative_config=SPECULATION[speculation], max_num_seqs=4, max_num_batched_tokens=256) | engine
+    if window:
+        settings["use_replayssm"] = True
+    return dict(mode="kernels", engine=settings, requests={name: request(name) for name in names}, watch=WATCHED)
+
+
+def reference() -> Scenario:
+    """Every request of the other runs, without speculation."""
+    return scenario("none", [*REQUESTS, *ONE_TOKEN])
+
+
+def mtp(window: bool) -> Scenario:
+    return scenario("mtp", MIX, window)
+
+
+def ngram(window: bool) -> Scenario:
+    """Rows with all, some and no drafts in one batch.
+
+    A prompt as long as a verify row is put between the rows with drafts and those without, so that it parts the
+    verify rows of the batch.
+    """
+    run = scenario("ngram", REPETITIVE, window, max_num_seqs=5) | dict(drafts=DRAFT_LIMITS)
+    run["requests"]["short"] = request("short", step=4)
+    return run
+
+
+def one_token_chunks(window: bool) -> Scenario:
+    """Two verify rows leave one token of the budget: the third prompt runs one token at a time beside them."""
+    run = scenario("mtp", ["long_sums", "long_brackets"], window, max_num_batched_tokens=2 * WIDTH + 1)
+    run["requests"]["chunked"] = request("chunked", step=5)
+    return run
+
+
+def churn() -> Scenario:
+    """More requests than rows, one-token prompts among them; one is aborted, and later all are preempted.
+
+    The blocks are just enough for the rows, so a new request gets those of the one that made room for it.
+    """
+    names = ("text", "copy", "count", "brackets", *ONE_TOKEN)
+    rows, groups, null_block = 3, 3, 1
+    run = scenario("mtp", names, window=True, max_num_seqs=rows, num_gpu_blocks_override=rows * groups + null_block)
+    return run | dict(aborts={"copy": 5}, preempt=12)
+
+
+SCENARIOS: dict[str, Callable[[], Scenario]] = {
+    "none": reference,
+    "ngram_window": lambda: ngram(window=True),
+    "mtp_window": lambda: mtp(window=True),
+    "chunks_window": lambda: one_token_chunks(window=True),
+    "churn": churn,
+    "ngram_snapshot": lambda: ngram(window=False),
+    "mtp_snapshot": lambda: mtp(window=False),
+    "chunks_snapshot": lambda: one_token_chunks(window=False),
+    "plain": lambda: reference() | dict(mode="plain"),
+}

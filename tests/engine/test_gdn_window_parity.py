@@ -1,0 +1,79 @@
+"""The window says what the engine says without speculation, and bit for bit what snapshots say."""
+
+from __future__ import annotations
+
+import collections
+from collections.abc import Mapping
+
+import pytest
+from compare import assert_identical, assert_same_words
+from result import Result
+from scenarios import DRAFTS, MIX, REPETITIVE, WIDTH
+
+WINDOW = ("mtp_window", "ngram_window", "chunks_window", "churn")
+SNAPSHOTS = ("mtp_snapshot", "ngram_snapshot", "chunks_snapshot")
+VERIFY, COMMIT = "gdn_recoverssm_verify_kernel", "gdn_recoverssm_commit_kernel"
+UPSTREAM_VERIFY = "fused_sigmoid_gating_delta_rule_update_kernel"
+
+
+def test_reference_says_what_the_plain_cpu_engine_says(none: Result, plain: Result) -> None:
+    """The reference itself: its interpreted kernels against C++ kernels and the other model runner."""
+    assert none.facts["v2"] and not plain.facts["v2"]
+    assert_same_words(none, plain, largest=0.1, mean=0.02)
+
+
+@pytest.mark.parametrize("name", WINDOW)
+def test_runs_ran_the_window(runs: Mapping[str, Result], name: str) -> None:
+    run = runs[name]
+    assert run.facts["v2"] and run.facts["replayssm"]
+    assert not run.facts["unused_hooks"], "these modules were never imported"
+    launches = {kernel: count for kernel, (count, _) in run.facts["kernels"].items()}
+    assert launches[VERIFY] and launches[COMMIT]
+    assert UPSTREAM_VERIFY not in launches
+    held = {len(blocks) for groups in run.blocks.values() for blocks in groups if blocks}
+    assert held == {1}, "a request holds more than one state block"
+
+
+@pytest.mark.parametrize("name", SNAPSHOTS)
+def test_snapshot_runs_ran_snapshots(runs: Mapping[str, Result], name: str) -> None:
+    run = runs[name]
+    assert not run.facts["replayssm"]
+    assert UPSTREAM_VERIFY in run.facts["kernels"] and VERIFY not in run.facts["kernels"]
+    held = {len(blocks) for groups in run.blocks.values() for blocks in groups if blocks}
+    assert held == {WIDTH}
+
+
+@pytest.mark.parametrize("name", ["mtp_window", "ngram_window"])
+def test_window_says_what_no_speculation_says(runs: Mapping[str, Result], name: str, none: Result) -> None:
+    run = runs[name]
+    assert {*run.said} >= {*(MIX if name == "mtp_window" else REPETITIVE)}
+    assert_same_words(run, none, largest=0.01, mean=0.001)
+
+
+@pytest.mark.parametrize(("window", "snapshot"), list(zip(WINDOW, SNAPSHOTS, strict=False)))
+def test_window_equals_snapshots_bit_for_bit(runs: Mapping[str, Result], window: str, snapshot: str) -> None:
+    assert_identical(runs[window], runs[snapshot])
+
+
+def test_every_accepted_count_occurs(mtp_window: Result, ngram_window: Result) -> None:
+    full = collections.Counter[int]()
+    for run in (mtp_window, ngram_window):
+        for (drafts, sampled), times in run.accepted().items():
+            if drafts == DRAFTS:
+                full[sampled] += times
+    assert set(full) == set(range(1, WIDTH + 1)), full
+    assert min(full.values()) >= 2, full
+
+
+def test_rows_of_every_length_occur(ngram_window: Result) -> None:
+    lengths = {1 + drafts for drafts, _ in ngram_window.accepted()}
+    assert lengths == set(range(1, WIDTH + 1))
+    assert ngram_window.draftless_after_acceptance() >= 3
+
+
+def test_a_prompt_parts_the_verify_rows(ngram_window: Result) -> None:
+    """Order in a batch: rows with drafts, the prompt of a full row's length, rows without drafts."""
+    step = next(s for s in ngram_window.steps if "short" in s and s["short"].computed == 0)
+    assert step["short"].scheduled == WIDTH
+    drafts = {row.drafts for name, row in step.items() if name != "short"}
+    assert 0 in drafts and drafts != {0}

@@ -1,0 +1,108 @@
+"""Run one scenario in one engine: python -m harness.drive SCENARIO.json RESULT.json
+
+    mode      "kernels" or "plain", see install()
+    model     folder of the checkpoint
+    engine    keyword arguments of the engine
+    watch     requests whose recurrent state is kept, in RESULT.npz
+    drafts    name -> the most drafts of its first, second, ... step with any, over and over (see drafts.py)
+    requests  name -> {prompt, max_tokens, step}: added before that step (default 0)
+    aborts    name -> step before which it is aborted
+    preempt   step before which all running requests are preempted
+"""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import sys
+import time
+from typing import Any
+
+import harness
+from harness import hooks, interpreter
+from harness.drafts import limit_drafts
+from harness.observe import Observer
+
+START = time.monotonic()
+DEFAULTS: dict[str, Any] = dict(
+    skip_tokenizer_init=True, enforce_eager=True, dtype="bfloat16", async_scheduling=False, max_model_len=256,
+    enable_prefix_caching=False, kv_cache_memory_bytes=64 << 20, limit_mm_per_prompt={"image": 0, "video": 0})
+
+
+class Player:
+    """Adds, steps and aborts as a scenario says, and keeps what the requests said."""
+
+    def __init__(self, engine: Any, ids: dict[str, str]) -> None:
+        self.engine, self.ids = engine, ids
+        self.outputs: dict[str, Any] = {}
+
+    def play(self, scenario: dict[str, Any]) -> None:
+        waiting, aborts = dict(scenario["requests"]), dict(scenario.get("aborts", {}))
+        step = 0
+        while waiting or self.engine.has_unfinished_requests():
+            for name in [n for n, request in waiting.items() if request.get("step", 0) <= step]:
+                self._add(name, waiting.pop(name))
+            stopped = [name for name, at in aborts.items() if at <= step]
+            if stopped:
+                self.engine.abort_request(stopped)
+            for name in stopped:
+                del aborts[name]
+            if step == scenario.get("preempt"):
+                self.engine.reset_prefix_cache(reset_running_requests=True)
+            for output in self.engine.step():
+                self.outputs[output.request_id] = output
+            step += 1
+        assert not aborts, f"requests ended before their abort: {sorted(aborts)}"
+
+    def _add(self, name: str, request: dict[str, Any]) -> None:
+        from vllm import SamplingParams
+        from vllm.inputs import TokensPrompt
+
+        params = SamplingParams(
+            temperature=0, max_tokens=request["max_tokens"], ignore_eos=True, detokenize=False, logprobs=2)
+        internal = self.engine.add_request(name, TokensPrompt(prompt_token_ids=request["prompt"]), params)
+        self.ids[internal] = name
+
+    def said(self) -> dict[str, dict[str, Any]]:
+        """Tokens of each request, their log-probabilities, and the gap between the two likeliest tokens."""
+        result = {}
+        for name, output in self.outputs.items():
+            completion = output.outputs[0]
+            logprobs, margins = [], []
+            for token, entry in zip(completion.token_ids, completion.logprobs, strict=True):
+                best = sorted((candidate.logprob for candidate in entry.values()), reverse=True)
+                logprobs.append(entry[token].logprob)
+                margins.append(best[0] - best[1])
+            result[name] = dict(tokens=list(completion.token_ids), logprobs=logprobs, margins=margins,
+                                cached=output.num_cached_tokens)
+        return result
+
+
+def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
+    harness.install(scenario["mode"])
+    ids: dict[str, str] = {}
+    observer = Observer(lambda request_id: ids[request_id], scenario.get("watch", ()))
+    observer.install(runner=scenario["mode"] == "kernels")
+    limit_drafts(scenario.get("drafts", {}), lambda request_id: ids[request_id])
+    from vllm import LLM
+
+    llm = LLM(model=scenario["model"], **{**DEFAULTS, **scenario["engine"]})
+    started = time.monotonic()
+    config = llm.llm_engine.vllm_config
+    player = Player(llm.llm_engine, ids)
+    player.play(scenario)
+    done = time.monotonic()
+    if observer.states:
+        import numpy as np
+
+        np.savez(result.with_suffix(".npz"), **observer.states)
+    result.write_text(json.dumps(dict(
+        requests=player.said(), steps=observer.steps, blocks=observer.blocks,
+        v2=config.use_v2_model_runner, replayssm=config.cache_config.use_replayssm,
+        mamba_block_size=config.cache_config.mamba_block_size, unused_hooks=hooks.unused(),
+        seconds=dict(start=started - START, play=done - started), kernels=interpreter.seconds)))
+    llm.llm_engine.engine_core.shutdown()  # at exit it would leave shared memory files
+
+
+if __name__ == "__main__":
+    run(json.loads(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))

@@ -1,0 +1,91 @@
+"""What the engine did in each step, and the recurrent state that it left behind.  Hooks only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from types import ModuleType
+from typing import Any
+
+from harness.hooks import after
+
+
+class Observer:
+    """`name_of` maps the engine's request ids to the scenario's; `watched` are the requests whose state is kept."""
+
+    def __init__(self, name_of: Callable[[str], str], watched: Collection[str]) -> None:
+        self.name_of, self.watched = name_of, frozenset(watched)
+        # For every step, request -> [computed before, scheduled, drafts among them, sampled]
+        self.steps: list[dict[str, list[int]]] = []
+        self.blocks: dict[str, list[list[int]]] = {}  # request -> blocks of each recurrent cache group
+        self.states: dict[str, Any] = {}  # "request/computed tokens/layer number/part" -> array
+
+    def install(self, runner: bool) -> None:
+        """`runner`: also look into the V2 model runner."""
+
+        @after("vllm.v1.core.sched.scheduler")
+        def _(module: ModuleType) -> None:
+            original = module.Scheduler.update_from_output
+
+            def update(scheduler: Any, scheduled: Any, output: Any) -> Any:
+                self._record_step(scheduler, scheduled, output)
+                return original(scheduler, scheduled, output)
+
+            module.Scheduler.update_from_output = update
+
+        if not runner:
+            return
+
+        @after("vllm.v1.worker.gpu.model_runner")
+        def _(module: ModuleType) -> None:
+            original = module.GPUModelRunner.postprocess_sampled
+
+            def postprocess(runner: Any, idx_mapping: Any, *args: Any, **kwargs: Any) -> None:
+                original(runner, idx_mapping, *args, **kwargs)
+                self._record_state(runner, idx_mapping.tolist())
+
+            module.GPUModelRunner.postprocess_sampled = postprocess
+
+    def _record_step(self, scheduler: Any, scheduled: Any, output: Any) -> None:
+        step = {}
+        for request_id, count in scheduled.num_scheduled_tokens.items():
+            request = scheduler.requests.get(request_id)
+            if request is None:  # aborted while it ran
+                continue
+            drafts = len(scheduled.scheduled_spec_decode_tokens.get(request_id, ()))
+            sampled = len(output.sampled_token_ids[output.req_id_to_index[request_id]])
+            step[self.name_of(request_id)] = [request.num_computed_tokens - count, count, drafts, sampled]
+        if step:
+            self.steps.append(step)
+
+    def _record_state(self, runner: Any, slots: list[int]) -> None:
+        """After the step's commit: the state of a settled request, wherever its path keeps it.
+
+        With the window both parts are in the request's block as they are.  Without it the state of the
+        accepted prefix is in the block at accepted count - 1, and its convolution history that far into the first.
+        """
+        from vllm.v1.kv_cache_interface import MambaSpec
+
+        ids = {slot: request_id for request_id, slot in runner.req_states.req_id_to_index.items()}
+        tables = runner.block_tables
+        window = getattr(runner.cache_config, "use_gdn_recoverssm", False)
+        layers = runner.vllm_config.compilation_config.static_forward_context
+        for group, spec in enumerate(runner.kv_cache_config.kv_cache_groups):
+            if not isinstance(spec.kv_cache_spec, MambaSpec):
+                continue
+            for slot in slots:
+                name = self.name_of(ids[slot])
+                table = tables.block_tables[group].gpu[slot, : tables.num_blocks.np[group, slot]].tolist()
+                per_group = self.blocks.setdefault(name, [[] for _ in runner.kv_cache_config.kv_cache_groups])
+                per_group[group] = table
+                if name not in self.watched:
+                    continue
+                computed = int(runner.req_states.num_computed_tokens.gpu[slot])
+                accepted = 1 if window else int(runner.model_state.num_accepted_tokens_gpu[slot])
+                for layer_name in spec.layer_names:
+                    layer = layers[layer_name]
+                    conv, temporal = layer.kv_cache[:2]
+                    width = layer.conv_kernel_size - 1
+                    history = conv[table[0], accepted - 1 : accepted - 1 + width]
+                    key = f"{name}/{computed}/{layer_name}"
+                    self.states[f"{key}/conv"] = history.float().numpy().copy()
+                    self.states[f"{key}/temporal"] = temporal[table[accepted - 1]].float().numpy().copy()

@@ -1,0 +1,77 @@
+"""The ways of serving that the benchmarks and the GPU tests compare."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Engine arguments and environment of one way of serving."""
+
+    window: bool = False
+    drafts: bool = True
+    env: dict[str, str] = field(default_factory=dict)
+    cudagraph_mode: str = "FULL_AND_PIECEWISE"
+    about: str = ""
+
+
+TRITON = {"VLLM_GDN_DECODE_KERNEL": "triton"}
+MODES = {
+    "window": Mode(window=True, cudagraph_mode="PIECEWISE", about="RecoverSSM, CUDA verify"),
+    "window-triton": Mode(
+        window=True, cudagraph_mode="PIECEWISE", env=TRITON, about="RecoverSSM, Triton verify"
+    ),
+    "snapshot": Mode(about="upstream's default: fused CUDA kernel, FULL graphs"),
+    "snapshot-piecewise": Mode(
+        cudagraph_mode="PIECEWISE", about="upstream's fused CUDA kernel, piecewise graphs"
+    ),
+    "snapshot-triton": Mode(env=TRITON, about="upstream's Triton kernels, FULL graphs"),
+    "none": Mode(drafts=False, about="no speculation"),
+}
+
+
+def engine_arguments(
+    mode: Mode,
+    model: str,
+    *,
+    drafts: int,
+    capture_sizes: list[int],
+    eager: bool = False,
+    synthetic_acceptance: float | None = None,
+    **overrides: Any,
+) -> dict[str, Any]:
+    """Arguments for vllm.LLM; sets the mode's environment.
+
+    Compilation is off (`mode: 0`) on every side, so that an engine starts in seconds;
+    piecewise graphs then break at the attention operators at capture time.
+    """
+    os.environ.update(mode.env, VLLM_USE_BREAKABLE_CUDAGRAPH="0" if eager else "1")
+    speculative: dict[str, Any] | None = None
+    if mode.drafts:
+        speculative = {"method": "mtp", "num_speculative_tokens": drafts}
+        if synthetic_acceptance is not None:
+            speculative |= {
+                "rejection_sample_method": "synthetic",
+                "synthetic_acceptance_length": synthetic_acceptance,
+            }
+    return {
+        "model": model,
+        "dtype": "bfloat16",
+        "skip_tokenizer_init": True,
+        "limit_mm_per_prompt": {"image": 0, "video": 0},
+        "enable_prefix_caching": False,
+        "speculative_config": speculative,
+        "use_replayssm": mode.window,
+        "enforce_eager": eager,
+        "gpu_memory_utilization": 0.25,
+        "additional_config": {"gdn_prefill_backend": "triton"},
+        "compilation_config": {
+            "mode": 0,
+            "cudagraph_mode": "NONE" if eager else mode.cudagraph_mode,
+            "cudagraph_capture_sizes": [] if eager else capture_sizes,
+        },
+        **overrides,
+    }

@@ -1,0 +1,94 @@
+#!/usr/bin/env python3
+"""Pack the patched wheel and what it imports into slices for a GPU host without network.
+
+The host needs Python 3.12, torch 2.11+cu130, triton 3.6, transformers 5.17, numba and
+numpy; packages.txt lists the rest, pinned. 0.33.0 names torch 2.14.0, but its core
+extension keeps the stable ABI from torch 2.11 on.
+
+    python ci/gpu/pack.py OUT --wheel dist/vllm-0.33.0+gdnwindow.1-...whl
+
+writes OUT/bundle-00, OUT/bundle-01, ...; ci/gpu/site.sh unpacks them there. Left out:
+FlashInfer, cutlass-dsl, tilelang, DeepGEMM, FlashAttention 2 and the MoE extension. So
+pick the Triton GDN prefill backend (additional_config {"gdn_prefill_backend": "triton"})
+and VLLM_USE_FLASHINFER_SAMPLER=0; full attention uses FlashAttention 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 38, 35, 34, 31, 28, 27, 24, 17, 12, 5)]
+PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
+EXTENSIONS = {
+    "_C_stable_libtorch.abi3.so",
+    "cumem_allocator.abi3.so",
+    "spinloop.abi3.so",
+    "fs_io_C.abi3.so",
+    "_rust_tool_parser.abi3.so",
+    "_vllm_fa3_C.abi3.so",
+}
+DROP = (
+    "vllm/third_party/deep_gemm/",
+    "vllm/third_party/fmha_sm100/",
+    "vllm/vllm-rs",
+    "pycountry/locales/",
+    "mistral_common/data/",
+)
+
+
+def download(specs: list[str], into: Path) -> list[Path]:
+    """Wheels for the host's Python, from the configured index."""
+    command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps"]
+    command += ["--only-binary=:all:", "--python-version", "3.12", "--implementation", "cp"]
+    for tag in PLATFORMS:
+        command += ["--platform", tag]
+    subprocess.run([*command, "-d", str(into), *specs], check=True)
+    return sorted(into.glob("*.whl"))
+
+
+def wanted(name: str) -> bool:
+    """Whether a wheel's member travels."""
+    if name.startswith(DROP) or name.endswith((".pyc", ".jpg", "/")) or "/swagger-ui" in name:
+        return False
+    if name.startswith("vllm/") and name.endswith(".so"):
+        return name.rsplit("/", 1)[-1] in EXTENSIONS
+    return True
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--wheel", type=Path, required=True)
+    parser.add_argument("--slice-mib", type=int, default=58)
+    args = parser.parse_args()
+    args.out.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        site, packed = Path(scratch, "site"), Path(scratch, "bundle.tar.xz")
+        packages = (HERE / "packages.txt").read_text().split()
+        for wheel in [*download(packages, Path(scratch, "wheels")), args.wheel]:
+            with zipfile.ZipFile(wheel) as archive:
+                archive.extractall(site, filter(wanted, archive.namelist()))
+        with tarfile.open(packed, "w:xz", preset=1) as archive:
+            for path in sorted(p for p in site.rglob("*") if p.is_file()):
+                archive.add(path, path.relative_to(site).as_posix())
+        for old in args.out.glob("bundle-*"):
+            old.unlink()
+        with packed.open("rb") as stream:
+            index = 0
+            while part := stream.read(args.slice_mib * 2**20):
+                (args.out / f"bundle-{index:02d}").write_bytes(part)
+                print(f"bundle-{index:02d} {len(part) / 2**20:.1f} MiB")
+                index += 1
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,111 @@
+"""Window against snapshot on the trained tiny checkpoint, in the real engine on a GPU.
+
+`python tests/gpu/parity.py MODEL OUT.json` runs every mode in a process of its own, all
+at once, and compares. Exit code 1 if a mode fails or a comparison that must hold does
+not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).resolve().parent
+sys.path.append(str(HERE.parents[1] / "bench"))
+
+import host
+
+RUNS = {
+    "none": ["none", "--eager"],
+    "window eager": ["window", "--eager"],
+    "window-triton eager": ["window-triton", "--eager"],
+    "window piecewise": ["window"],
+    "snapshot eager": ["snapshot", "--eager"],
+    "snapshot-triton eager": ["snapshot-triton", "--eager"],
+}
+# A pair that must agree in every token and log-probability, bit for bit.
+EXACT = [("window-triton eager", "snapshot-triton eager")]
+# Pairs whose tokens may part only where the two best tokens nearly tie.
+TIES = [
+    ("window eager", "none"),
+    ("window eager", "snapshot eager"),
+    ("window piecewise", "window eager"),
+    ("window-triton eager", "none"),
+]
+TIE_NATS = 0.07  # one bf16 step of a logit near 10
+
+
+def run_all(model: str, scratch: Path) -> dict[str, Any]:
+    jobs = {}
+    for name, arguments in RUNS.items():
+        out = scratch / f"{name.replace(' ', '-')}.json"
+        command = [sys.executable, str(HERE / "tiny_engine.py"), model, arguments[0], str(out)]
+        with out.with_suffix(".log").open("w") as log:
+            jobs[name] = out, subprocess.Popen(
+                command + arguments[1:], stdout=log, stderr=subprocess.STDOUT
+            )
+    results = {}
+    for name, (out, job) in jobs.items():
+        if job.wait():
+            print(f"{name}: exit {job.returncode}\n{out.with_suffix('.log').read_text()[-3000:]}")
+        else:
+            results[name] = json.loads(out.read_text())
+    return results
+
+
+def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
+    """How two runs agree: equal requests, the worst tie at which they part, drift."""
+    equal, parted, drift = 0, [], 0.0
+    for x, y in zip(a["rows"], b["rows"], strict=True):
+        pairs = list(zip(x["tokens"], y["tokens"], strict=True))
+        at = next((i for i, (s, t) in enumerate(pairs) if s != t), len(pairs))
+        equal += at == len(pairs)
+        if at < len(pairs):
+            parted.append(min(x["margins"][at], y["margins"][at]))
+        drift = max(
+            [drift, *(abs(p - q) for p, q in zip(x["logprobs"][:at], y["logprobs"][:at], strict=True))]
+        )
+    return {
+        "requests": len(a["rows"]),
+        "equal": equal,
+        "margins_where_parted": [round(m, 4) for m in parted],
+        "max_logprob_difference_before": round(drift, 5),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("out", type=Path)
+    args = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        results = run_all(args.model, Path(scratch))
+    comparisons, bad = {}, [name for name in RUNS if name not in results]
+    for a, b in [*EXACT, *TIES]:
+        if a not in results or b not in results:
+            continue
+        found = comparisons[f"{a} / {b}"] = compare(results[a], results[b])
+        exact = (a, b) in EXACT
+        if exact and (found["equal"] < found["requests"] or found["max_logprob_difference_before"]):
+            bad.append(f"{a} / {b}")
+        if any(margin > TIE_NATS for margin in found["margins_where_parted"]):
+            bad.append(f"{a} / {b}")
+    report = {
+        "host": host.facts(),
+        "command": " ".join(["python", *sys.argv]),
+        "accepted_counts": {n: r["accepted_counts"] for n, r in results.items()},
+        "comparisons": comparisons,
+        "failed": bad,
+    }
+    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report, indent=1))
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

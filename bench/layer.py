@@ -16,8 +16,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
 import host
 import torch
 from oracle import recurrence, relative_error

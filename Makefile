@@ -4,22 +4,24 @@ PYTHON ?= python3.11
 CACHE ?= vendor/cache
 VENV := .venv
 STAMP := $(VENV)/.stamp
+DEV_STAMP := $(VENV)/.stamp-dev
+CHECKOUT := vendor/vllm/.git
 TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools
+PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-
-$(STAMP): tools/requirements.txt
-	@rm -rf $(VENV)
-	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r $<
-	@touch $@
-
-.PHONY: help fetch apply lock refresh build env
+.PHONY: help status fetch apply lock refresh verify build env lint test-tools clean distclean
 
 help: ## this text
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@echo "make TARGET [CACHE=folder for downloads and environments]"
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
-fetch: $(STAMP) ## the pinned sdist and wheel, by hash (FROM=git|DIR, CPU=1)
+# ---- the series --------------------------------------------------------------------------
+
+status: $(STAMP) ## where everything stands
+	@$(TOOLS) status
+
+fetch: $(STAMP) ## the pinned sdist and wheel, by hash (FROM=git or a folder, CPU=1)
 	@$(TOOLS) fetch $(if $(FROM),--from "$(FROM)") $(if $(filter 1,$(CPU)),--cpu)
 
 apply: $(STAMP) ## vendor/vllm: the pristine tree plus one commit per patch
@@ -31,9 +33,43 @@ lock: $(STAMP) ## write series.lock from the patches as they are, and apply them
 refresh: $(STAMP) ## commits of vendor/vllm back to patches/ (TOPIC=name for new ones)
 	@$(TOOLS) refresh $(if $(TOPIC),--topic "$(TOPIC)")
 
-build: apply ## dist/: the patched wheel (VIA=setup: upstream's setup.py; CPU=1: for tests)
+verify: $(STAMP) ## every check of the series (IMPORT=0, QUILT=0: leave out; ENV=folder)
+	@$(TOOLS) verify $(if $(filter 0,$(IMPORT)),--no-import) \
+		$(if $(filter 0,$(QUILT)),--no-quilt) $(if $(ENV),--env "$(ENV)")
+
+build: apply ## dist/: the patched wheel (VIA=setup: by upstream's setup.py; CPU=1: for tests)
 	@$(TOOLS) build $(if $(VIA),--via "$(VIA)") $(if $(filter 1,$(CPU)),--cpu) \
 		$(if $(ENV),--env "$(ENV)")
 
-env: apply ## $(CACHE)/env-KEY and $(CACHE)/cpu-TREE: what the tests run in (8 GB)
+# ---- tests -------------------------------------------------------------------------------
+
+env: $(STAMP) | $(CHECKOUT) ## in CACHE: the environment and CPU build tests run in (8 GB)
 	@$(TOOLS) env
+
+lint: $(DEV_STAMP) ## ruff and mypy on the tools
+	@$(TOOLS) lint
+
+test-tools: $(DEV_STAMP) ## the tests of the tools
+	@$(VENV)/bin/python -m pytest tests/tools $(ARGS)
+
+# ---- housekeeping ------------------------------------------------------------------------
+
+clean: $(STAMP) ## delete what was built; never unsaved work
+	@$(TOOLS) clean
+
+distclean: $(STAMP) ## also vendor/vllm (if all its work is in patches/), downloads, environments
+	@$(TOOLS) clean --all
+
+$(CHECKOUT): | $(STAMP)
+	@$(TOOLS) apply
+
+$(STAMP): tools/requirements.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "Python 3.11 or newer is needed: make PYTHON=... names one." >&2; exit 2; }
+	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -r $<
+	@touch $@
+
+$(DEV_STAMP): tools/requirements-dev.txt $(STAMP)
+	@$(PIP) -r $<
+	@touch $@

@@ -16,7 +16,17 @@ from tools.project import Project
 from tools.say import say
 
 # In the order in which a newcomer meets them; the help text is the module's first line.
-VERBS = ("fetch", "apply", "refresh", "verify", "build", "env")
+VERBS = (
+    "status",
+    "fetch",
+    "apply",
+    "refresh",
+    "verify",
+    "build",
+    "env",
+    "lint",
+    "clean",
+)
 
 
 def parser() -> argparse.ArgumentParser:

@@ -122,9 +122,7 @@ def compare(locked: Lock, built: Lock) -> None:
         raise ToolError(f"{name} is in series.lock but not in series; {cure}.")
 
 
-def _same_patches(
-    git: Git, head: str | None, base: str, patches: list[tuple[str, bytes]]
-) -> bool:
+def _same_patches(git: Git, head: str | None, base: str, patches: list[tuple[str, bytes]]) -> bool:
     if not head or git.call("merge-base", "--is-ancestor", base, head).returncode:
         return False
     ids = git.out("rev-list", "--reverse", f"{base}..{head}").split()

@@ -121,8 +121,8 @@ def stop_if_unsaved(project: Project, git: Git, target: str) -> None:
 
 
 def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return ", ".join(names[:3]) + more
+    shown, rest = names[:3], names[3:]
+    return ", ".join(shown) + (f" and {len(rest)} more" if rest else "")
 
 
 def move(git: Git, target: str) -> None:
@@ -136,9 +136,7 @@ def move(git: Git, target: str) -> None:
         git.raw("reset", "--hard", "--quiet", target)
     else:
         # Ignored files are somebody's too: never write over one.
-        done = git.call(
-            "checkout", "--quiet", "--no-overwrite-ignore", "-B", BRANCH, target
-        )
+        done = git.call("checkout", "--quiet", "--no-overwrite-ignore", "-B", BRANCH, target)
         if done.returncode:
             (git.git_dir / MOVING).unlink()
             why = " ".join(done.stderr.decode(errors="replace").split())
@@ -176,24 +174,34 @@ def _either(git: Git, name: str, old: str, new: str) -> bool:
     return git.out("hash-object", "--no-filters", str(file)) in ids
 
 
+def need_locked(project: Project, git: Git) -> Lock:
+    """Return the lock, if patches/ is what it names and the repository holds the result."""
+    chain = lock.load(project.lock)
+    names = {step.name: step.sha256 for step in chain.steps}
+    on_disk = staging.listing(project)
+    for name in sorted(names.keys() | on_disk.keys()):
+        if names.get(name) != on_disk.get(name):
+            raise ToolError(
+                f"patches/{name} is not what series.lock names; run `make verify` to see why."
+            )
+    if git.call("cat-file", "-e", f"{chain.commit}^{{commit}}").returncode:
+        raise ToolError(
+            f"{project.short(project.checkout)} does not know the commit series.lock names "
+            f"({chain.commit[:10]}); run `make apply`."
+        )
+    return chain
+
+
 def need_applied(project: Project, git: Git) -> Lock:
     """Return the lock, if the checkout holds exactly that series and nothing else."""
     recover(git)
-    chain = lock.load(project.lock)
+    chain = need_locked(project, git)
     where = project.short(project.checkout)
-    base = git.resolve(upstream.BASE_REF)
-    locked = {step.name: step.sha256 for step in chain.steps}
-    on_disk = staging.listing(project)
-    if git.resolve("HEAD") != chain.commit or base != chain.base_commit:
+    if git.resolve("HEAD") != chain.commit:
         raise ToolError(
             f"{where} is not at the commit series.lock names ({chain.commit[:10]}); run "
             f"`make apply`, or `make refresh` if you have commits there."
         )
-    for name in sorted(locked.keys() | on_disk.keys()):
-        if locked.get(name) != on_disk.get(name):
-            raise ToolError(
-                f"patches/{name} is not what series.lock names; run `make verify` to see why."
-            )
     edited, untracked = dirty(git)
     if edited or untracked:
         raise ConflictError(

@@ -78,7 +78,7 @@ def unpacked(project: Project) -> Path:
         say(f"{project.short(target)}: already unpacked")
         return target
     git = checkout.need(project)
-    chain = checkout.need_applied(project, git)
+    chain = checkout.need_locked(project, git)
     content, info = plan(project, git, chain)
     project.cache.mkdir(parents=True, exist_ok=True)
     scratch = Path(tempfile.mkdtemp(prefix=".cpu-", dir=project.cache))

@@ -64,7 +64,9 @@ def environment(*, network: bool = False) -> dict[str, str]:
 class Git:
     """A repository, named by its git directory so that no outer one is picked up."""
 
-    def __init__(self, git_dir: Path, work_tree: Path | None = None, index: Path | None = None):
+    def __init__(
+        self, git_dir: Path, work_tree: Path | None = None, index: Path | None = None
+    ) -> None:
         self.git_dir = git_dir.absolute()
         self.work_tree = work_tree.absolute() if work_tree else None
         self.index = index.absolute() if index else None

@@ -7,10 +7,9 @@ import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from unidiff import PatchSet
 from unidiff.errors import UnidiffParseError
+from unidiff.patch import Line, PatchedFile, PatchSet
 
-from tools import patchfile
 from tools.patchfile import Patch
 
 SUBJECT_LIMIT = 72
@@ -24,8 +23,8 @@ NEAR_MISS = re.compile(
     r"^(upstream[-_ ]?status|tests?|depends?(-on)?|signed-off-by)\s*:", re.IGNORECASE
 )
 TEMPLATE = re.compile(r"\b(TODO|FIXME|XXX|WIP)\b")
+NO_NEWLINE = re.compile(rb"^\+.*\n\\ No newline", re.MULTILINE)
 SPDX = "# SPDX-License-Identifier: "
-DIFF_MODE = re.compile(r"^new file mode (\d+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -80,17 +79,26 @@ def _trailers(patch: Patch, context: Context) -> Iterator[str]:
             yield f"the trailer '{key}:' is missing{_hint(patch, key)}"
         elif len(found[key]) > 1 and key != "Signed-off-by":
             yield f"the trailer '{key}:' stands {len(found[key])} times"
-    for value in found.get("Upstream-Status", []):
-        yield from _status(value)
-    for value in found.get("Tests", []):
-        for path in re.split(r"[,\s]+", value):
-            if not context.exists(path.partition("::")[0]):
-                yield f"Tests: {path} does not exist in the tree after this patch"
-    for value in found.get("Depends", []):
-        yield from _depends(value, context)
-    for value in found.get("Signed-off-by", []):
-        if not SIGNED.match(value):
-            yield f"Signed-off-by: {value!r} is not 'Name <mail>'"
+    checks = {
+        "Upstream-Status": _status,
+        "Tests": _tests,
+        "Depends": _depends,
+        "Signed-off-by": _signed,
+    }
+    for key, check_value in checks.items():
+        for value in found.get(key, []):
+            yield from check_value(value, context)
+
+
+def _tests(value: str, context: Context) -> Iterator[str]:
+    for path in re.split(r"[,\s]+", value):
+        if not context.exists(path.partition("::")[0]):
+            yield f"Tests: {path} does not exist in the tree after this patch"
+
+
+def _signed(value: str, _: Context) -> Iterator[str]:
+    if not SIGNED.match(value):
+        yield f"Signed-off-by: {value!r} is not 'Name <mail>'"
 
 
 def _hint(patch: Patch, key: str) -> str:
@@ -101,7 +109,7 @@ def _hint(patch: Patch, key: str) -> str:
     return ""
 
 
-def _status(value: str) -> Iterator[str]:
+def _status(value: str, _: Context) -> Iterator[str]:
     match = STATUS_LINE.match(value)
     if not match or match["state"] not in STATUS:
         yield (
@@ -131,6 +139,8 @@ def _lines(patch: Patch) -> Iterator[str]:
     if b"\nGIT binary patch\n" in patch.diff:
         yield "it holds a binary change, which quilt cannot apply"
         return
+    if NO_NEWLINE.search(patch.diff):
+        yield "an added last line does not end with a newline"
     try:
         # newline='' keeps a stray carriage return visible.
         text = io.StringIO(patch.diff.decode("utf-8"), newline="")
@@ -142,36 +152,30 @@ def _lines(patch: Patch) -> Iterator[str]:
         yield f"the diff cannot be parsed ({error})"
         return
     for file in files:
-        for hunk in file:
-            for line in hunk:
-                if not line.is_added:
-                    continue
-                where = f"{file.path}:{line.target_line_no}"
-                text_ = line.value.rstrip("\n")
-                if text_.endswith("\r"):
-                    yield f"{where}: added line with a carriage return"
-                elif text_ != text_.rstrip():
-                    yield f"{where}: added line with trailing whitespace"
-                if re.match(r"\t* +\t", text_):
-                    yield f"{where}: added line with a space before a tab"
-        yield from _new_file(file.path, file.is_added_file, _added(file))
+        for line in added(file):
+            for fault in _faults(line.value):
+                yield f"{file.path}:{line.target_line_no}: added line with {fault}"
+        if file.is_added_file:
+            yield from _new_file(file.path, [line.value for line in added(file)])
 
 
-def _added(file: object) -> list[str]:
-    return [line.value for hunk in file for line in hunk if line.is_added]  # type: ignore[attr-defined]
+def added(file: PatchedFile) -> list[Line]:
+    """Return the lines a patch adds to a file."""
+    return [line for hunk in file for line in hunk if line.is_added]
 
 
-def _new_file(path: str, is_new: bool, lines: list[str]) -> Iterator[str]:
-    if not is_new:
-        return
+def _faults(text: str) -> Iterator[str]:
+    text = text.removesuffix("\n")
+    if text.endswith("\r"):
+        yield "a carriage return"
+    elif text != text.rstrip():
+        yield "trailing whitespace"
+    if re.match(r"\t* +\t", text):
+        yield "a space before a tab"
+
+
+def _new_file(path: str, lines: list[str]) -> Iterator[str]:
     if path.endswith(".py") and lines and not any(SPDX in line for line in lines[:2]):
         yield f"{path}: a new Python file without '{SPDX.strip()}' in its first two lines"
     if lines and not lines[-1].strip():
         yield f"{path}: a blank line at the end of a new file"
-    if lines and not lines[-1].endswith("\n"):
-        yield f"{path}: no newline at the end of a new file"
-
-
-def parse_and_check(data: bytes, name: str, context: Context) -> list[str]:
-    """Check a file's bytes; raise what `patchfile.read` raises."""
-    return check(patchfile.read(data, name), context)

@@ -46,7 +46,7 @@ def index_url() -> str:
     if configured:
         return configured.rstrip("/")
     try:
-        from pip._internal.models.index import PyPI
+        from pip._internal.models.index import PyPI  # noqa: PLC0415 - may be missing
     except ImportError:
         raise ToolError(
             "no package index is known: set PIP_INDEX_URL, or install pip in this Python."

@@ -90,9 +90,9 @@ def refuse_disagreement(git: Git, pin: Pin, base_tree: str, upstream: Plan) -> N
         if member or name.endswith(".py"):
             bad.append(name)
     if bad:
-        more = f" and {len(bad) - 5} more" if len(bad) > 5 else ""
         raise ToolError(
-            f"{pin.sdist.name} and {pin.wheel.name} disagree on {', '.join(bad[:5])}{more}: "
+            f"{pin.sdist.name} and {pin.wheel.name} disagree on "
+            f"{len(bad)} file(s) ({', '.join(bad[:5])}): "
             f"patches made against one do not fit the other; pin another release."
         )
 
@@ -103,9 +103,7 @@ def git_blob(content: bytes) -> str:
     return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()
 
 
-def package_files(
-    git: Git, pin: Pin, chain: Lock, changed: list[str]
-) -> dict[str, Fresh | None]:
+def package_files(git: Git, pin: Pin, chain: Lock, changed: list[str]) -> dict[str, Fresh | None]:
     """Return the changed files of the package, None for a removed one."""
     edits: dict[str, Fresh | None] = {}
     for name in changed:

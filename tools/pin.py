@@ -58,7 +58,7 @@ class _Reader:
         value: Any = self.table
         for key in dotted.split("."):
             value = value.get(key) if isinstance(value, dict) else None
-        if not isinstance(value, kind) or (shape and not shape.match(value)):
+        if not isinstance(value, kind) or (shape and not shape.match(str(value))):
             raise ToolError(
                 f"{self.path}: {dotted} is missing or malformed; "
                 f"restore the file with git checkout."

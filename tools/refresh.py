@@ -51,8 +51,8 @@ def export(project: Project, git: Git, base: str, commits: list[Commit], topic: 
     names = name_commits(commits, topic)
     written: list[tuple[str, bytes]] = []
     for name, commit in zip(names, commits, strict=True):
-        commit = without_topic(commit)
-        written.append((name, patchfile.write(stack.export_commit(git, commit))))
+        exported = stack.export_commit(git, without_topic(commit))
+        written.append((name, patchfile.write(exported)))
     chain = stack.build(git, base, written)
     head = str(git.resolve("HEAD"))
     if chain.tree != git.tree(head):
@@ -144,8 +144,7 @@ def _topic(commit: Commit) -> str:
     topic = found[1].strip() if found else ""
     if found and not TOPIC.match(topic):
         raise UsageError(
-            f"commit {commit.short}: {topic!r} is no topic: use lower-case letters, digits "
-            f"and '-'."
+            f"commit {commit.short}: {topic!r} is no topic: use lower-case letters, digits and '-'."
         )
     return topic
 

@@ -7,9 +7,9 @@ import sys
 
 def say(message: str) -> None:
     """Tell the user what happens."""
-    print(message, file=sys.stderr, flush=True)
+    print(message, file=sys.stderr, flush=True)  # noqa: T201 - the one place
 
 
 def data(text: str) -> None:
     """Print what another program may read."""
-    print(text, flush=True)
+    print(text, flush=True)  # noqa: T201 - the one place

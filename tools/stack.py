@@ -91,9 +91,7 @@ def read_commit(git: Git, name: str) -> Commit:
     if not match:
         raise ToolError(f"commit {name}: cannot read the author {fields['author'][0]!r}.")
     author = Ident(match["name"], match["mail"], int(match["epoch"]), match["zone"])
-    return Commit(
-        name, fields["tree"][0], tuple(fields.get("parent", ())), author, message
-    )
+    return Commit(name, fields["tree"][0], tuple(fields.get("parent", ())), author, message)
 
 
 def with_name(message: str, name: str) -> str:
@@ -144,7 +142,9 @@ def import_patch(git: Git, parent: str, name: str, data: bytes) -> tuple[Patch, 
 def export_commit(git: Git, commit: Commit) -> Patch:
     """Turn one commit into a patch."""
     if len(commit.parents) != 1:
-        raise ToolError(f"commit {commit.short} is a merge; rebase the branch so that it is linear.")
+        raise ToolError(
+            f"commit {commit.short} is a merge; rebase the branch so that it is linear."
+        )
     message, _ = split_name(commit)
     subject, _, rest = patchfile.clean_message(message).partition("\n")
     if rest and not rest.startswith("\n"):
@@ -175,7 +175,5 @@ def build(git: Git, base: str, files: list[tuple[str, bytes]]) -> Lock:
     at = base
     for name, data in files:
         patch, tree, at = import_patch(git, at, name, data)
-        steps.append(
-            Step(name, patchfile.digest(data), patch_id(git, patch.diff), tree, at)
-        )
+        steps.append(Step(name, patchfile.digest(data), patch_id(git, patch.diff), tree, at))
     return Lock(git.tree(base), base, tuple(steps))

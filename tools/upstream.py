@@ -60,9 +60,11 @@ def import_base(git: Git, sdist: Path, pin: Pin) -> str:
 def ensure_base(git: Git, sdist: Path, pin: Pin) -> str:
     """Return the base commit, importing it when the repository lacks it."""
     known = git.resolve(BASE_REF)
-    if known and git.tree(known) == pin.base_tree and not git.call(
-        "cat-file", "-e", f"{known}^{{tree}}"
-    ).returncode:
+    if (
+        known
+        and git.tree(known) == pin.base_tree
+        and not git.call("cat-file", "-e", f"{known}^{{tree}}").returncode
+    ):
         return known
     commit = import_base(git, sdist, pin)
     git.raw("update-ref", "--create-reflog", BASE_REF, commit)

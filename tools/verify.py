@@ -6,10 +6,24 @@ import argparse
 import tempfile
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
-from tools import apply, checkout, environment, fetch, git as gitlib, headers, lock
-from tools import patchfile, prefixes, quilt, series, stack, upstream
+from tools import (
+    apply,
+    checkout,
+    environment,
+    fetch,
+    headers,
+    lock,
+    patchfile,
+    prefixes,
+    quilt,
+    series,
+    stack,
+    upstream,
+)
+from tools import git as gitlib
 from tools.environment import Environment
 from tools.errors import FINDINGS, OK, ToolError
 from tools.git import Git
@@ -129,12 +143,16 @@ def applied(state: State) -> None:
             state.broken = True
             return
         earlier = tuple(step.name for step in state.steps)
-        context = Context(earlier, lambda path, tree=tree: state.git.blob(tree, path) is not None)
+        context = Context(earlier, partial(exists, state.git, tree))
         state.findings += [f"{name}: {line}" for line in headers.check(patch, context)]
         commit = stack.read_commit(state.git, at)
         state.findings += round_trip(state.git, commit, name, content)
         digest = patchfile.digest(content)
         state.steps.append(Step(name, digest, stack.patch_id(state.git, patch.diff), tree, at))
+
+
+def exists(git: Git, tree: str, path: str) -> bool:
+    return git.blob(tree, path) is not None
 
 
 def round_trip(git: Git, commit: stack.Commit, name: str, content: bytes) -> list[str]:
@@ -149,8 +167,10 @@ def round_trip(git: Git, commit: stack.Commit, name: str, content: bytes) -> lis
     pairs = enumerate(zip(ours, theirs, strict=False), 1)
     line = next((number for number, (a, b) in pairs if a != b), min(len(ours), len(theirs)))
     return [
-        f"{name}: line {line} is not as refresh writes it (an offset, or edited by hand); "
-        f"run `make lock`, then `make refresh`"
+        (
+            f"{name}: line {line} is not as refresh writes it (an offset, or edited by hand); "
+            f"run `make lock`, then `make refresh`"
+        )
     ]
 
 

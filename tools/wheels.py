@@ -138,7 +138,8 @@ def read_back(path: Path) -> None:
 
 def _copy(member: Kept, target: zipfile.ZipFile, name: str) -> None:
     source, out = member.archive.fp, target.fp
-    assert source and out
+    if source is None or out is None:
+        raise ToolError(f"{member.archive.filename} was closed while it was read.")
     source.seek(member.info.header_offset)
     header = LOCAL_HEADER.unpack(source.read(LOCAL_HEADER.size))
     source.seek(header[9] + header[10], io.SEEK_CUR)

@@ -1,0 +1,82 @@
+"""Delete what can be made again; never a commit or an edit that exists nowhere else."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from tools import checkout, files
+from tools.errors import OK, ConflictError
+from tools.project import Project
+from tools.say import say
+
+GENERATED = ("dist", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
+# Leftovers of killed commands, then results. The cache may be shared: names, not all.
+CACHE = (".cpu-*", ".prefix-*", ".quilt-*", ".setup-*", ".clone-*", ".trash-*", "cpu-*", "logs")
+CACHE_ALL = ("env-*", "imports")
+VENDOR = (".new-*", ".trash-*", ".refresh-draft", ".refresh-done-*")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help="also the checkout (if all its work is in patches/), environments and downloads",
+    )
+
+
+def run(project: Project, args: argparse.Namespace) -> int:
+    if args.all and checkout.exists(project):
+        # Before anything is deleted: stop, or delete everything.
+        stop_if_only_copy(project)
+    for path in generated(project, everything=args.all):
+        remove(project, path)
+    for folder in ("tools", "tests"):
+        for path in sorted((project.root / folder).rglob("__pycache__")):
+            shutil.rmtree(path)
+    if args.all and checkout.exists(project):
+        files.remove_tree(project.checkout)
+        say(f"removed {project.short(project.checkout)}")
+    return OK
+
+
+def generated(project: Project, *, everything: bool) -> list[Path]:
+    """Return what can be made again."""
+    found = [project.root / name for name in GENERATED]
+    for pattern in (*CACHE, *(CACHE_ALL if everything else ())):
+        found += sorted(project.cache.glob(pattern))
+    for pattern in VENDOR:
+        found += sorted(project.vendor.glob(pattern))
+    if everything:
+        pin = project.pin
+        archives = (pin.sdist, pin.wheel, pin.cpu_wheel)
+        found += [project.downloads / archive.name for archive in archives]
+        found += [project.cache / f"{pin.project}-{pin.version}.git", project.root / ".venv"]
+    return found
+
+
+def stop_if_only_copy(project: Project) -> None:
+    """Stop when the checkout holds anything that patches/ does not."""
+    git = project.git
+    checkout.recover(git)
+    checkout.stop_if_unsaved(project, git, "")
+    known = [ref for ref in (checkout.APPLIED, "refs/tags/series-base") if git.resolve(ref)]
+    for ref in git.out("for-each-ref", "--format=%(refname)").split():
+        if git.out("rev-list", "--max-count=1", ref, *(f"^{name}" for name in known)):
+            where = project.short(project.checkout)
+            raise ConflictError(
+                f"{where} holds commits under {ref} that are not in patches/; bring them in "
+                f"with `make refresh`, or delete them with `git -C {where} update-ref -d {ref}`."
+            )
+
+
+def remove(project: Project, path: Path) -> None:
+    """Delete a file or folder, if it is there, and say so."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    elif path.exists() or path.is_symlink():
+        path.unlink()
+    else:
+        return
+    say(f"removed {project.short(path)}")

@@ -2,6 +2,9 @@
 PYTHON ?= python3.11
 # Where downloads and the test environment are kept; may be shared between checkouts.
 CACHE ?= vendor/cache
+# Only the command line sets these: ENV and CPU mean other things in many shells.
+$(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS,\
+	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 VENV := .venv
 STAMP := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.stamp-dev
@@ -64,8 +67,8 @@ $(CHECKOUT): | $(STAMP)
 	@$(TOOLS) apply
 
 $(STAMP): tools/requirements.txt
-	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
-		{ echo "Python 3.11 or newer is needed: make PYTHON=... names one." >&2; exit 2; }
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11, 4))' || \
+		{ echo "Python 3.11.4 or newer is needed: make PYTHON=... names one." >&2; exit 2; }
 	@test -x $(VENV)/bin/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) -r $<
 	@touch $@

@@ -11,6 +11,7 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
+from tools import staging
 from tools.errors import BUG, USAGE, ToolError
 from tools.project import Project
 from tools.say import say
@@ -53,9 +54,11 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = parser().parse_args(argv)
+    argv = sys.argv[1:] if argv is None else argv
+    args = parser().parse_args(["--help"] if argv == ["help"] else argv)
     project = Project(args.root.absolute())
     try:
+        staging.finish(project)
         return int(importlib.import_module(f"tools.{args.verb}").run(project, args))
     except ToolError as error:
         say(f"{args.verb}: {error}")

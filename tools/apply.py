@@ -26,12 +26,9 @@ def run(project: Project, args: argparse.Namespace) -> int:
     checkout.recover(git)
     base = ensure_base(project, git)
     chain = check(project, stack.build(git, base, patches), relock=args.relock)
+    adopt(project, git, base)
     head = git.resolve("HEAD")
     where = project.short(project.checkout)
-    if head != chain.commit and _same_patches(git, head, base, patches):
-        # The same patches, committed by somebody else: take the ids the lock names.
-        git.raw("reset", "--soft", chain.commit)
-        head = chain.commit
     if head == chain.commit:
         checkout.record(git, chain)
         edited, untracked = checkout.dirty(git)
@@ -122,22 +119,36 @@ def compare(locked: Lock, built: Lock) -> None:
         raise ToolError(f"{name} is in series.lock but not in series; {cure}.")
 
 
-def _same_patches(git: Git, head: str | None, base: str, patches: list[tuple[str, bytes]]) -> bool:
-    if not head or git.call("merge-base", "--is-ancestor", base, head).returncode:
+def adopt(project: Project, git: Git, base: str) -> bool:
+    """Take the checkout's commits for exported when patches/ holds exactly them.
+
+    So it is after a rebase that changed nothing, and after a refresh that was killed
+    between writing the patches and moving the branch.
+    """
+    head = git.resolve("HEAD")
+    if head is None or checkout.busy(git) or not _same_patches(project, git, head, base):
+        return False
+    chain = stack.build(git, base, read_patches(project))
+    if head != chain.commit:
+        # The same tree under the ids the lock names: no file is touched.
+        git.raw("reset", "--soft", chain.commit)
+    checkout.record(git, chain)
+    return True
+
+
+def _same_patches(project: Project, git: Git, head: str, base: str) -> bool:
+    if git.call("merge-base", "--is-ancestor", base, head).returncode:
         return False
     ids = git.out("rev-list", "--reverse", f"{base}..{head}").split()
-    if len(ids) != len(patches):
-        return False
     try:
-        for commit, (name, data) in zip(ids, patches, strict=True):
-            parsed = stack.read_commit(git, commit)
-            if stack.split_name(parsed)[1] not in (None, name):
-                return False
-            if patchfile.write(stack.export_commit(git, parsed)) != data:
-                return False
+        patches = read_patches(project)
+        commits = [stack.read_commit(git, name) for name in ids]
+        exported = [patchfile.write(stack.export_commit(git, commit)) for commit in commits]
+        named = [stack.split_name(commit)[1] for commit in commits]
     except ToolError:
         return False
-    return True
+    same_names = all(name in (None, want) for name, (want, _) in zip(named, patches, strict=False))
+    return exported == [content for _, content in patches] and same_names
 
 
 def _why(git: Git, head: str | None, base: str) -> str:

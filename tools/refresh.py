@@ -13,7 +13,6 @@ from tools.project import Project
 from tools.say import say
 from tools.stack import Commit
 
-TOPIC_LINE = re.compile(r"^Topic:[ \t]*(.*)\n?", re.MULTILINE)
 TOPIC = re.compile(r"[a-z0-9][a-z0-9._-]*\Z")
 AUTOSQUASH = re.compile(r"(fixup|squash|amend)! ")
 
@@ -36,8 +35,9 @@ def run(project: Project, args: argparse.Namespace) -> int:
     where = project.short(project.checkout)
     if what:
         raise ConflictError(f"a {what} is unfinished in {where}; finish it, then refresh.")
-    _stop_if_changed(project, git)
     base = apply.ensure_base(project, git)
+    if not apply.adopt(project, git, base):
+        _stop_if_changed(project, git)
     commits = read_commits(git, base, where)
     if any(AUTOSQUASH.match(commit.subject) for commit in commits):
         autosquash(git, base, where)
@@ -51,8 +51,7 @@ def export(project: Project, git: Git, base: str, commits: list[Commit], topic: 
     names = name_commits(commits, topic)
     written: list[tuple[str, bytes]] = []
     for name, commit in zip(names, commits, strict=True):
-        exported = stack.export_commit(git, without_topic(commit))
-        written.append((name, patchfile.write(exported)))
+        written.append((name, patchfile.write(stack.export_commit(git, commit))))
     chain = stack.build(git, base, written)
     head = str(git.resolve("HEAD"))
     if chain.tree != git.tree(head):
@@ -133,14 +132,8 @@ def name_commits(commits: list[Commit], topic: str) -> list[str]:
     return names
 
 
-def without_topic(commit: Commit) -> Commit:
-    """Drop the line that names the topic: the folder says it from now on."""
-    message = TOPIC_LINE.sub("", commit.message)
-    return Commit(commit.id, commit.tree, commit.parents, commit.author, message)
-
-
 def _topic(commit: Commit) -> str:
-    found = TOPIC_LINE.search(commit.message)
+    found = stack.TOPIC_LINE.search(commit.message)
     topic = found[1].strip() if found else ""
     if found and not TOPIC.match(topic):
         raise UsageError(

@@ -20,6 +20,8 @@ from tools.patchfile import Ident, Patch
 COMMITTER = ("Patch series", "series@localhost")
 # Carries the file name through rebases. It is stripped on export.
 TRAILER = "Series-Patch"
+# A new commit may name its folder; the file name says it from then on.
+TOPIC_LINE = re.compile(r"^Topic:[ \t]*(.*)\n?", re.MULTILINE)
 TRAILER_LINE = re.compile(rf"^{TRAILER}:[ \t]*(.*)\n?", re.MULTILINE)
 HEADER = re.compile(r"(?P<name>.*) <(?P<mail>.*)> (?P<epoch>\d+) (?P<zone>[+-]\d{4})\Z")
 
@@ -146,7 +148,8 @@ def export_commit(git: Git, commit: Commit) -> Patch:
             f"commit {commit.short} is a merge; rebase the branch so that it is linear."
         )
     message, _ = split_name(commit)
-    subject, _, rest = patchfile.clean_message(message).partition("\n")
+    message = patchfile.clean_message(TOPIC_LINE.sub("", message))
+    subject, _, rest = message.partition("\n")
     if rest and not rest.startswith("\n"):
         raise ToolError(
             f"commit {commit.short}: the subject must be one line with a blank line below; "

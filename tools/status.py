@@ -3,8 +3,22 @@
 from __future__ import annotations
 
 import argparse
+import json
 
-from tools import apply, build, checkout, cpu, environment, files, lock, series, staging, upstream
+from tools import (
+    apply,
+    build,
+    checkout,
+    cpu,
+    environment,
+    files,
+    lock,
+    overlay,
+    series,
+    staging,
+    upstream,
+    wheels,
+)
 from tools.errors import OK, ToolError
 from tools.project import Project
 from tools.say import data
@@ -88,7 +102,14 @@ def environments(project: Project) -> str:
 
 def wheel(project: Project) -> str:
     path = build.wheel_path(project)
-    return project.short(path) if path.is_file() else "not built: `make build`"
+    if not path.is_file():
+        return "not built: `make build`"
+    info = f"{project.pin.project}-{project.pin.full_version}.dist-info"
+    with wheels.open_wheel(path) as archive:
+        made_from = json.loads(archive.read(f"{info}/{overlay.PROVENANCE}"))["series_id"]
+    current = made_from == lock.load(project.lock).series_id
+    state = "of this series" if current else "of another state of the series: `make build`"
+    return f"{project.short(path)} {state}"
 
 
 def names(project: Project) -> str:

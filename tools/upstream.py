@@ -18,6 +18,8 @@ BASE_REF = f"refs/tags/{BASE_TAG}"
 
 def unpack(sdist: Path, target: Path) -> Path:
     """Unpack an sdist and return the one folder it holds."""
+    if not hasattr(tarfile, "data_filter"):
+        raise ToolError("this Python unpacks archives unsafely; use 3.11.4 or newer.")
     try:
         with tarfile.open(sdist) as archive:
             # The data filter drops the packer's uid, which git would call dubious

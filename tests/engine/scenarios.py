@@ -50,7 +50,8 @@ def scenario(speculation: str, names: Iterable[str], window: bool = False, **eng
     settings = dict(speculative_config=SPECULATION[speculation], max_num_seqs=4, max_num_batched_tokens=256) | engine
     if window:
         settings["use_replayssm"] = True
-    return dict(mode="kernels", engine=settings, requests={name: request(name) for name in names}, watch=WATCHED)
+    requests = {name: request(name) for name in names}
+    return dict(mode="kernels", engine=settings, requests=requests, watch=WATCHED, poison=window)
 
 
 def reference() -> Scenario:
@@ -80,6 +81,11 @@ def one_token_chunks(window: bool) -> Scenario:
     return run
 
 
+def half_state(window: bool) -> Scenario:
+    """The recurrent state in bfloat16."""
+    return scenario("mtp", ("copy", "sums", "walk"), window, mamba_ssm_cache_dtype="bfloat16")
+
+
 def churn() -> Scenario:
     """More requests than rows, one-token prompts among them; one is aborted, and later all are preempted.
 
@@ -96,9 +102,11 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "ngram_window": lambda: ngram(window=True),
     "mtp_window": lambda: mtp(window=True),
     "chunks_window": lambda: one_token_chunks(window=True),
+    "half_window": lambda: half_state(window=True),
     "churn": churn,
     "ngram_snapshot": lambda: ngram(window=False),
     "mtp_snapshot": lambda: mtp(window=False),
     "chunks_snapshot": lambda: one_token_chunks(window=False),
+    "half_snapshot": lambda: half_state(window=False),
     "plain": lambda: reference() | dict(mode="plain"),
 }

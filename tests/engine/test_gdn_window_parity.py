@@ -10,8 +10,8 @@ from compare import assert_identical, assert_same_words
 from result import Result
 from scenarios import DRAFTS, MIX, REPETITIVE, WIDTH
 
-WINDOW = ("mtp_window", "ngram_window", "chunks_window", "churn")
-SNAPSHOTS = ("mtp_snapshot", "ngram_snapshot", "chunks_snapshot")
+WINDOW = ("mtp_window", "ngram_window", "chunks_window", "half_window", "churn")
+SNAPSHOTS = ("mtp_snapshot", "ngram_snapshot", "chunks_snapshot", "half_snapshot")
 VERIFY, COMMIT = "gdn_recoverssm_verify_kernel", "gdn_recoverssm_commit_kernel"
 UPSTREAM_VERIFY = "fused_sigmoid_gating_delta_rule_update_kernel"
 

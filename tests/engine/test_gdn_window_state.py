@@ -24,7 +24,8 @@ def checkpoints(states: dict[str, np.ndarray]) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("window", "snapshot"), [("mtp_window", "mtp_snapshot"), ("ngram_window", "ngram_snapshot")])
+    ("window", "snapshot"),
+    [("mtp_window", "mtp_snapshot"), ("ngram_window", "ngram_snapshot"), ("half_window", "half_snapshot")])
 def test_settled_state_is_the_accepted_snapshot(runs: Mapping[str, Result], window: str, snapshot: str) -> None:
     settled, snapshots = runs[window].states, runs[snapshot].states
     counts = checkpoints(settled)

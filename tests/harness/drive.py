@@ -6,6 +6,7 @@
     watch     requests whose recurrent state is kept, in RESULT.npz
     drafts    name -> the most drafts of its first, second, ... step with any, over and over (see drafts.py)
     requests  name -> {prompt, max_tokens, step}: added before that step (default 0)
+    poison    whether to write NaN over all that no later step may read (see poison.py)
     aborts    name -> step before which it is aborted
     preempt   step before which all running requests are preempted
 """
@@ -19,7 +20,7 @@ import time
 from typing import Any
 
 import harness
-from harness import hooks, interpreter
+from harness import hooks, interpreter, poison
 from harness.drafts import limit_drafts
 from harness.observe import Observer
 
@@ -83,6 +84,8 @@ def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
     ids: dict[str, str] = {}
     observer = Observer(lambda request_id: ids[request_id], scenario.get("watch", ()))
     observer.install(runner=scenario["mode"] == "kernels")
+    if scenario.get("poison"):
+        poison.install()
     limit_drafts(scenario.get("drafts", {}), lambda request_id: ids[request_id])
     from vllm import LLM
 

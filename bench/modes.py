@@ -66,7 +66,7 @@ def engine_arguments(
         "speculative_config": speculative,
         "use_replayssm": mode.window,
         "enforce_eager": eager,
-        "gpu_memory_utilization": 0.25,
+        "gpu_memory_utilization": 0.1,  # the KV cache is sized by kv_cache_memory_bytes
         "additional_config": {"gdn_prefill_backend": "triton"},
         "compilation_config": {
             "mode": 0,

@@ -1,7 +1,7 @@
 """Comparisons of runs.
 
-Equal tokens are not enough: a state that misses a token goes unseen in about half of the prompts.  It moves
-log-probabilities, though, so those are compared too.
+Equal tokens are not enough: a state that misses a token goes unseen in about half of the
+prompts.  It moves log-probabilities, though, so those are compared too.
 """
 
 from __future__ import annotations
@@ -11,14 +11,18 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 from result import Result, Said
 
-# Where the reference's two likeliest tokens are this near, the engine may take the other: rounding decides.
+# Where the reference's two likeliest tokens are this near, the engine may take the other:
+# rounding decides.
 TIE = 0.07
 
 
 def prefix(said: Said, reference: Said) -> int:
     """Tokens of `said` that are also the reference's, from the start."""
     pairs = enumerate(zip(said.tokens, reference.tokens, strict=False))
-    return next((i for i, (ours, theirs) in pairs if ours != theirs), min(len(said.tokens), len(reference.tokens)))
+    return next(
+        (i for i, (ours, theirs) in pairs if ours != theirs),
+        min(len(said.tokens), len(reference.tokens)),
+    )
 
 
 def assert_same_words(
@@ -26,8 +30,8 @@ def assert_same_words(
 ) -> None:
     """Every request says what it says in the reference, with nearly the same log-probabilities.
 
-    `largest` and `mean` bound their differences.  Tokens may differ at a near tie; what follows one is not
-    compared, so nearly all tokens have to come before.
+    `largest` and `mean` bound their differences.  Tokens may differ at a near tie; what follows
+    one is not compared, so nearly all tokens have to come before.
     """
     compared = total = 0
     for name in names or run.said:
@@ -35,10 +39,16 @@ def assert_same_words(
         same = prefix(said, other)
         if same < len(said.tokens):
             margin = other.margins[same]
-            assert margin < TIE, f"{name}: token {same} differs, and the reference's margin there is {margin:.3f}"
+            assert margin < TIE, (
+                f"{name}: token {same} differs, and the reference's margin there is {margin:.3f}"
+            )
         drift = np.abs(np.subtract(said.logprobs[:same], other.logprobs[:same]))
-        assert drift.max(initial=0) <= largest, f"{name}: log-probability off by {drift.max():.4f} at {drift.argmax()}"
-        assert same == 0 or drift.mean() <= mean, f"{name}: log-probabilities off by {drift.mean():.5f} on average"
+        assert drift.max(initial=0) <= largest, (
+            f"{name}: log-probability off by {drift.max():.4f} at {drift.argmax()}"
+        )
+        assert same == 0 or drift.mean() <= mean, (
+            f"{name}: log-probabilities off by {drift.mean():.5f} on average"
+        )
         compared, total = compared + same, total + len(said.tokens)
     assert compared >= 0.9 * total, f"only {compared} of {total} tokens come before near ties"
 
@@ -54,9 +64,15 @@ def distance(state: np.ndarray, other: np.ndarray) -> float:
     return float(np.linalg.norm(state - other) / np.linalg.norm(other))
 
 
-def nearest(states: Mapping[str, np.ndarray], key: str, others: Mapping[str, np.ndarray], reach: int = 3) -> int:
+def nearest(
+    states: Mapping[str, np.ndarray], key: str, others: Mapping[str, np.ndarray], reach: int = 3
+) -> int:
     """Which token count's state in `others` is nearest to state `key`."""
     name, count, rest = key.split("/", 2)
     around = range(int(count) - reach, int(count) + reach + 1)
-    distances = {n: distance(states[key], others[f"{name}/{n}/{rest}"]) for n in around if f"{name}/{n}/{rest}" in others}
+    distances = {
+        n: distance(states[key], others[f"{name}/{n}/{rest}"])
+        for n in around
+        if f"{name}/{n}/{rest}" in others
+    }
     return min(distances, key=distances.__getitem__)

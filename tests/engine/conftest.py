@@ -33,21 +33,39 @@ TIMEOUT = 400
 def build_folder() -> pathlib.Path:
     named = os.environ.get(BUILD, "")
     if not (pathlib.Path(named) / "vllm").is_dir() or not named:
-        pytest.fail(f"{BUILD} must name the folder of the CPU build, the one that holds vllm/ (now: {named!r})",
-                    pytrace=False)
+        pytest.fail(
+            f"{BUILD} must name the folder of the CPU build, the one that holds vllm/ "
+            f"(now: {named!r})",
+            pytrace=False,
+        )
     return pathlib.Path(named).resolve()
 
 
-def run_engine(scenario: dict[str, Any], result: pathlib.Path, build: pathlib.Path, cpu: int) -> Result:
+def run_engine(
+    scenario: dict[str, Any], result: pathlib.Path, build: pathlib.Path, cpu: int
+) -> Result:
     request = result.with_suffix(".scenario.json")
     request.write_text(json.dumps(scenario))
     environment = os.environ | {
-        "PYTHONPATH": f"{build}{os.pathsep}{TESTS}", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": str(cpu)}
-    job = subprocess.run([sys.executable, "-m", "harness.drive", str(request), str(result)], env=environment,
-                         cwd=result.parent, capture_output=True, text=True, timeout=TIMEOUT, check=False)
+        "PYTHONPATH": f"{build}{os.pathsep}{TESTS}",
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+        "VLLM_CPU_OMP_THREADS_BIND": str(cpu),
+    }
+    job = subprocess.run(
+        [sys.executable, "-m", "harness.drive", str(request), str(result)],
+        env=environment,
+        cwd=result.parent,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT,
+        check=False,
+    )
     if job.returncode or not result.exists():
-        raise RuntimeError(f"the engine failed, exit status {job.returncode}\n{job.stdout[-2000:]}\n{job.stderr[-6000:]}")
+        raise RuntimeError(
+            f"the engine failed, exit status {job.returncode}\n"
+            f"{job.stdout[-2000:]}\n{job.stderr[-6000:]}"
+        )
     return Result.read(result)
 
 
@@ -69,7 +87,9 @@ class Runs(Mapping[str, Result]):
             finally:
                 cpus.put(cpu)
 
-        self.futures: dict[str, Future[Result]] = {name: self.pool.submit(job, name) for name in names}
+        self.futures: dict[str, Future[Result]] = {
+            name: self.pool.submit(job, name) for name in names
+        }
 
     def __getitem__(self, name: str) -> Result:
         return self.futures[name].result()
@@ -82,17 +102,24 @@ class Runs(Mapping[str, Result]):
 
 
 @pytest.fixture(scope="session")
-def runs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+def runs(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Runs]:
     wanted: set[object] = set()  # tests name a run as a fixture or as a parameter
     for item in request.session.items:
         wanted |= set(getattr(item, "fixturenames", ()))
         if callspec := getattr(item, "callspec", None):
             wanted |= set(callspec.params.values())
-    started = Runs([name for name in SCENARIOS if name in wanted], tmp_path_factory.mktemp("engine"))
+    started = Runs(
+        [name for name in SCENARIOS if name in wanted], tmp_path_factory.mktemp("engine")
+    )
     yield started
     started.pool.shutdown(cancel_futures=True)
     request.config.stash[SECONDS] = {
-        name: future.result().seconds for name, future in started.futures.items() if not future.exception()}
+        name: future.result().seconds
+        for name, future in started.futures.items()
+        if not future.exception()
+    }
 
 
 def _fixture(name: str) -> Any:
@@ -107,7 +134,11 @@ for _name in SCENARIOS:
     globals()[f"_run_{_name}"] = _fixture(_name)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     if seconds := config.stash.get(SECONDS, {}):
-        terminalreporter.write_line("engine runs, seconds to start and to play: " + ", ".join(
-            f"{name} {start}+{play}" for name, (start, play) in seconds.items()))
+        terminalreporter.write_line(
+            "engine runs, seconds to start and to play: "
+            + ", ".join(f"{name} {start}+{play}" for name, (start, play) in seconds.items())
+        )

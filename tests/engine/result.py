@@ -14,7 +14,9 @@ import numpy as np
 
 @dataclasses.dataclass(frozen=True)
 class Said:
-    """What a request said: tokens, their log-probabilities, and the gap between the two likeliest tokens."""
+    """What a request said: tokens, their log-probabilities, and the gap between the two
+    likeliest tokens.
+    """
 
     tokens: list[int]
     logprobs: list[float]
@@ -24,7 +26,9 @@ class Said:
 
 @dataclasses.dataclass(frozen=True)
 class Row:
-    """A request in one step: tokens computed before it, tokens run, drafts among those, tokens sampled."""
+    """A request in one step: tokens computed before it, tokens run, drafts among those,
+    tokens sampled.
+    """
 
     computed: int
     scheduled: int
@@ -62,13 +66,20 @@ class Result:
         return [step[name] for step in self.steps if name in step]
 
     def accepted(self) -> collections.Counter[tuple[int, int]]:
-        """How often a step ran so many drafts and sampled so many tokens; prompt steps are left out."""
+        """How often a step ran so many drafts and sampled so many tokens; prompt steps are
+        left out.
+        """
         return collections.Counter(
-            (row.drafts, row.sampled) for name in self.said for row in self.rows(name)[1:] if row.sampled)
+            (row.drafts, row.sampled)
+            for name in self.said
+            for row in self.rows(name)[1:]
+            if row.sampled
+        )
 
     def draftless_after_acceptance(self) -> int:
         """Steps without drafts right after a step of the same request that accepted drafts."""
         return sum(
             before.sampled > 1 and row.drafts == 0 and row.scheduled == 1
             for name in self.said
-            for before, row in zip(self.rows(name), self.rows(name)[1:], strict=False))
+            for before, row in zip(self.rows(name), self.rows(name)[1:], strict=False)
+        )

@@ -14,22 +14,33 @@ DRAFTS = 3
 WIDTH = 1 + DRAFTS  # tokens of a full verify row
 SPECULATION: dict[str, dict[str, Any] | None] = {
     "none": None,
-    "ngram": dict(method="ngram", num_speculative_tokens=DRAFTS, prompt_lookup_min=1, prompt_lookup_max=3),
+    "ngram": dict(
+        method="ngram", num_speculative_tokens=DRAFTS, prompt_lookup_min=1, prompt_lookup_max=3
+    ),
     "mtp": dict(method="mtp", num_speculative_tokens=DRAFTS),
 }
-# Request -> task, prompt length, new tokens.  Lengths differ, so that rows end at different steps and others
-# take their places.
+# Request -> task, prompt length, new tokens.  Lengths differ, so that rows end at different steps
+# and others take their places.
 REQUESTS = dict(
-    text=("text", 44, 30), copy=("copy", 50, 32), count=("count", 41, 24), walk=("walk", 36, 24),
-    brackets=("brackets", 47, 30), sums=("sums", 30, 28),
-    long_sums=("sums", 18, 44), long_brackets=("brackets", 18, 44), chunked=("count", 13, 10),
-    short=("brackets", WIDTH, 16))
+    text=("text", 44, 30),
+    copy=("copy", 50, 32),
+    count=("count", 41, 24),
+    walk=("walk", 36, 24),
+    brackets=("brackets", 47, 30),
+    sums=("sums", 30, 28),
+    long_sums=("sums", 18, 44),
+    long_brackets=("brackets", 18, 44),
+    chunked=("count", 13, 10),
+    short=("brackets", WIDTH, 16),
+)
 ONE_TOKEN = dict(letter=b"A", angle=b"<")  # prompts of one token
 MIX = ("text", "copy", "count", "walk", "brackets", "sums")
 # The n-gram drafter is always right or always wrong about other texts.
 REPETITIVE = ("copy", "count", "brackets", "sums")
 WATCHED = ("copy", "sums")
-DRAFT_LIMITS = dict(copy=(3, 3, 0, 3, 1), count=(3, 2, 3, 0), brackets=(3, 0, 3, 2, 3), sums=(3, 1, 3, 3, 0))
+DRAFT_LIMITS = dict(
+    copy=(3, 3, 0, 3, 1), count=(3, 2, 3, 0), brackets=(3, 0, 3, 2, 3), sums=(3, 1, 3, 3, 0)
+)
 
 
 @functools.cache
@@ -46,8 +57,15 @@ def request(name: str, step: int = 0) -> dict[str, Any]:
     return dict(prompt=documents()[task][:length], max_tokens=tokens, step=step)
 
 
-def scenario(speculation: str, names: Iterable[str], window: bool = False, **engine: Any) -> Scenario:
-    settings = dict(speculative_config=SPECULATION[speculation], max_num_seqs=4, max_num_batched_tokens=256) | engine
+def scenario(
+    speculation: str, names: Iterable[str], window: bool = False, **engine: Any
+) -> Scenario:
+    settings = (
+        dict(
+            speculative_config=SPECULATION[speculation], max_num_seqs=4, max_num_batched_tokens=256
+        )
+        | engine
+    )
     if window:
         settings["use_replayssm"] = True
     requests = {name: request(name) for name in names}
@@ -66,8 +84,8 @@ def mtp(window: bool) -> Scenario:
 def ngram(window: bool) -> Scenario:
     """Rows with all, some and no drafts in one batch.
 
-    A prompt as long as a verify row is put between the rows with drafts and those without, so that it parts the
-    verify rows of the batch.
+    A prompt as long as a verify row is put between the rows with drafts and those without, so
+    that it parts the verify rows of the batch.
     """
     run = scenario("ngram", REPETITIVE, window, max_num_seqs=5) | dict(drafts=DRAFT_LIMITS)
     run["requests"]["short"] = request("short", step=4)
@@ -75,8 +93,12 @@ def ngram(window: bool) -> Scenario:
 
 
 def one_token_chunks(window: bool) -> Scenario:
-    """Two verify rows leave one token of the budget: the third prompt runs one token at a time beside them."""
-    run = scenario("mtp", ["long_sums", "long_brackets"], window, max_num_batched_tokens=2 * WIDTH + 1)
+    """Two verify rows leave one token of the budget: the third prompt runs one token at a
+    time beside them.
+    """
+    run = scenario(
+        "mtp", ["long_sums", "long_brackets"], window, max_num_batched_tokens=2 * WIDTH + 1
+    )
     run["requests"]["chunked"] = request("chunked", step=5)
     return run
 
@@ -87,13 +109,20 @@ def half_state(window: bool) -> Scenario:
 
 
 def churn() -> Scenario:
-    """More requests than rows, one-token prompts among them; one is aborted, and later all are preempted.
+    """More requests than rows, one-token prompts among them; one is aborted, later all preempted.
 
-    The blocks are just enough for the rows, so a new request gets those of the one that made room for it.
+    The blocks are just enough for the rows, so a new request gets those of the one that made
+    room for it.
     """
     names = ("text", "copy", "count", "brackets", *ONE_TOKEN)
     rows, groups, null_block = 3, 3, 1
-    run = scenario("mtp", names, window=True, max_num_seqs=rows, num_gpu_blocks_override=rows * groups + null_block)
+    run = scenario(
+        "mtp",
+        names,
+        window=True,
+        max_num_seqs=rows,
+        num_gpu_blocks_override=rows * groups + null_block,
+    )
     return run | dict(aborts={"copy": 5}, preempt=12)
 
 

@@ -17,7 +17,9 @@ UPSTREAM_VERIFY = "fused_sigmoid_gating_delta_rule_update_kernel"
 
 
 def test_reference_says_what_the_plain_cpu_engine_says(none: Result, plain: Result) -> None:
-    """The reference itself: its interpreted kernels against C++ kernels and the other model runner."""
+    """The reference itself: its interpreted kernels against C++ kernels and the other model
+    runner.
+    """
     assert none.facts["v2"] and not plain.facts["v2"]
     assert_same_words(none, plain, largest=0.1, mean=0.02)
 
@@ -44,14 +46,18 @@ def test_snapshot_runs_ran_snapshots(runs: Mapping[str, Result], name: str) -> N
 
 
 @pytest.mark.parametrize("name", ["mtp_window", "ngram_window"])
-def test_window_says_what_no_speculation_says(runs: Mapping[str, Result], name: str, none: Result) -> None:
+def test_window_says_what_no_speculation_says(
+    runs: Mapping[str, Result], name: str, none: Result
+) -> None:
     run = runs[name]
     assert {*run.said} >= {*(MIX if name == "mtp_window" else REPETITIVE)}
     assert_same_words(run, none, largest=0.01, mean=0.001)
 
 
 @pytest.mark.parametrize(("window", "snapshot"), list(zip(WINDOW, SNAPSHOTS, strict=False)))
-def test_window_equals_snapshots_bit_for_bit(runs: Mapping[str, Result], window: str, snapshot: str) -> None:
+def test_window_equals_snapshots_bit_for_bit(
+    runs: Mapping[str, Result], window: str, snapshot: str
+) -> None:
     assert_identical(runs[window], runs[snapshot])
 
 
@@ -72,7 +78,9 @@ def test_rows_of_every_length_occur(ngram_window: Result) -> None:
 
 
 def test_a_prompt_parts_the_verify_rows(ngram_window: Result) -> None:
-    """Order in a batch: rows with drafts, the prompt of a full row's length, rows without drafts."""
+    """Order in a batch: rows with drafts, the prompt of a full row's length, rows without
+    drafts.
+    """
     step = next(s for s in ngram_window.steps if "short" in s and s["short"].computed == 0)
     assert step["short"].scheduled == WIDTH
     drafts = {row.drafts for name, row in step.items() if name != "short"}

@@ -10,13 +10,21 @@ from scenarios import ONE_TOKEN, REQUESTS
 def one_token_chunks(run: Result, name: str, prompt: int) -> list[dict[str, Row]]:
     """Steps that ran one token inside a prompt, beside rows with drafts."""
     return [
-        step for step in run.steps
-        if name in step and step[name].scheduled == 1 and 0 < step[name].computed < prompt - 1
-        and any(row.drafts for row in step.values())]
+        step
+        for step in run.steps
+        if name in step
+        and step[name].scheduled == 1
+        and 0 < step[name].computed < prompt - 1
+        and any(row.drafts for row in step.values())
+    ]
 
 
-def test_one_token_chunks_of_a_prompt_beside_verify_rows(chunks_window: Result, none: Result) -> None:
-    """Such a chunk is a verify row that samples nothing; its token has to reach the state all the same."""
+def test_one_token_chunks_of_a_prompt_beside_verify_rows(
+    chunks_window: Result, none: Result
+) -> None:
+    """Such a chunk is a verify row that samples nothing; its token has to reach the state all
+    the same.
+    """
     steps = one_token_chunks(chunks_window, "chunked", prompt=REQUESTS["chunked"][1])
     assert len(steps) >= 4
     assert all(step["chunked"].sampled == 0 for step in steps)
@@ -24,7 +32,9 @@ def test_one_token_chunks_of_a_prompt_beside_verify_rows(chunks_window: Result, 
 
 
 def test_one_token_prompts_beside_verify_rows(churn: Result, none: Result) -> None:
-    """They must not be padded with drafts: a prompt goes through prefill, which would keep the padding."""
+    """They must not be padded with drafts: a prompt goes through prefill, which would keep
+    the padding.
+    """
     for name in ONE_TOKEN:
         step = next(step for step in churn.steps if name in step)
         assert step[name] == Row(computed=0, scheduled=1, drafts=0, sampled=1)
@@ -36,7 +46,11 @@ def test_abort_hands_its_blocks_to_a_request_that_waited(churn: Result, none: Re
     aborted, heir = churn.said["copy"], "brackets"
     assert 1 < len(aborted.tokens) < REQUESTS["copy"][2]
     first = next(step for step in churn.steps if heir in step)
-    assert "copy" not in first and first[heir].computed == 0 and first[heir].scheduled == REQUESTS[heir][1]
+    assert (
+        "copy" not in first
+        and first[heir].computed == 0
+        and first[heir].scheduled == REQUESTS[heir][1]
+    )
     blocks = [churn.blocks[name] for name in ("copy", heir)]
     assert blocks[0] == blocks[1]
     survivors = [name for name in churn.said if name not in ONE_TOKEN]
@@ -44,8 +58,9 @@ def test_abort_hands_its_blocks_to_a_request_that_waited(churn: Result, none: Re
 
 
 def test_preempted_requests_resume(churn: Result) -> None:
-    """Their words are compared above; here: requests did start over in the middle of their answers."""
-    restarts = [
-        name for name in churn.said for row in churn.rows(name)[1:] if row.computed == 0]
+    """Their words are compared above; here: requests did start over in the middle of their
+    answers.
+    """
+    restarts = [name for name in churn.said for row in churn.rows(name)[1:] if row.computed == 0]
     assert len(restarts) >= 2
     assert all(len(churn.said[name].tokens) > 1 for name in restarts)

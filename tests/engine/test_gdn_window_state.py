@@ -25,8 +25,15 @@ def checkpoints(states: dict[str, np.ndarray]) -> dict[str, int]:
 
 @pytest.mark.parametrize(
     ("window", "snapshot"),
-    [("mtp_window", "mtp_snapshot"), ("ngram_window", "ngram_snapshot"), ("half_window", "half_snapshot")])
-def test_settled_state_is_the_accepted_snapshot(runs: Mapping[str, Result], window: str, snapshot: str) -> None:
+    [
+        ("mtp_window", "mtp_snapshot"),
+        ("ngram_window", "ngram_snapshot"),
+        ("half_window", "half_snapshot"),
+    ],
+)
+def test_settled_state_is_the_accepted_snapshot(
+    runs: Mapping[str, Result], window: str, snapshot: str
+) -> None:
     settled, snapshots = runs[window].states, runs[snapshot].states
     counts = checkpoints(settled)
     assert {key.split("/")[0] for key in counts} == set(WATCHED)
@@ -38,8 +45,10 @@ def test_settled_state_is_the_accepted_snapshot(runs: Mapping[str, Result], wind
 
 
 @pytest.mark.parametrize("name", ["mtp_window", "ngram_window"])
-def test_settled_state_is_that_of_plain_decoding(runs: Mapping[str, Result], name: str, none: Result) -> None:
-    """At every token count that the window settled at: near the plain state there, and nearest to no other.
+def test_settled_state_is_that_of_plain_decoding(
+    runs: Mapping[str, Result], name: str, none: Result
+) -> None:
+    """Wherever the window settled: near the plain state of that count, nearest to no other.
 
     Not bit for bit: with and without speculation, matrix products run on different numbers of rows.
     """

@@ -1,8 +1,8 @@
 """bfloat16 for Triton's interpreter.
 
-The interpreter keeps bfloat16 values as uint16 bit patterns and applies + - * / max exp dot ... to those
-integers: silently wrong results.  It also truncates fp32 to bfloat16 where the device rounds to nearest even.
-Here every such operation widens its operands to fp32 and rounds its result.
+The interpreter keeps bfloat16 values as uint16 bit patterns and applies + - * / max exp dot ... to
+those integers: silently wrong results.  It also truncates fp32 to bfloat16 where the device rounds
+to nearest even.  Here every such operation widens its operands to fp32 and rounds its result.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
-import triton.runtime.interpreter as interpreter
+from triton.runtime import interpreter
 
 Handle = interpreter.TensorHandle
 Builder = interpreter.InterpreterBuilder
@@ -31,7 +31,7 @@ def narrow(values: np.ndarray) -> np.ndarray:
 
 
 def _is_bf16(handle: Any) -> bool:
-    return handle.dtype.scalar == tl.bfloat16
+    return bool(handle.dtype.scalar == tl.bfloat16)
 
 
 def _fp32(handle: Any) -> Any:
@@ -45,7 +45,9 @@ def _typed_as(result: Any, operand: Any) -> Any:
 
 
 def _patch_operation(name: str, typed_by: int) -> None:
-    """Widen the operands of builder method `name`; its result has the type of operand `typed_by`."""
+    """Widen the operands of builder method `name`; its result has the type of operand
+    `typed_by`.
+    """
     original = getattr(Builder, name)
 
     def operation(self: Any, *args: Any) -> Any:
@@ -104,12 +106,20 @@ def _patch_reductions() -> None:
         bf16 = [t.dtype.scalar == tl.bfloat16 for t in inputs]
         if not any(bf16):
             return original(self, inputs)
-        result = original(self, tuple(
-            tensor(t, tl.float32, widen(t.handle.data)) if b else t for t, b in zip(inputs, bf16, strict=True)))
+        result = original(
+            self,
+            tuple(
+                tensor(t, tl.float32, widen(t.handle.data)) if b else t
+                for t, b in zip(inputs, bf16, strict=True)
+            ),
+        )
         many = isinstance(result, (list, tuple))
         typed = tuple(
-            tensor(r, tl.bfloat16, narrow(r.handle.data)) if b and r.dtype.scalar == tl.float32 else r
-            for r, b in zip(result if many else [result], bf16, strict=False))
+            tensor(r, tl.bfloat16, narrow(r.handle.data))
+            if b and r.dtype.scalar == tl.float32
+            else r
+            for r, b in zip(result if many else [result], bf16, strict=False)
+        )
         return typed if many else typed[0]
 
     interpreter.ReduceOps.apply_impl = apply_impl

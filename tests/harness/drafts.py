@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import collections
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
 from typing import Any
 
 from harness.hooks import after
@@ -19,7 +18,7 @@ def limit_drafts(limits: Mapping[str, Sequence[int]], name_of: Callable[[str], s
     turn: collections.Counter[str] = collections.Counter()
 
     @after("vllm.v1.core.sched.scheduler")
-    def _(module: ModuleType) -> None:
+    def _(module: Any) -> None:
         original = module.Scheduler.update_draft_token_ids
 
         def update(scheduler: Any, drafts: Any) -> None:

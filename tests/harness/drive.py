@@ -1,14 +1,15 @@
 """Run one scenario in one engine: python -m harness.drive SCENARIO.json RESULT.json
 
-    mode      "kernels" or "plain", see install()
-    model     folder of the checkpoint
-    engine    keyword arguments of the engine
-    watch     requests whose recurrent state is kept, in RESULT.npz
-    drafts    name -> the most drafts of its first, second, ... step with any, over and over (see drafts.py)
-    requests  name -> {prompt, max_tokens, step}: added before that step (default 0)
-    poison    whether to write NaN over all that no later step may read (see poison.py)
-    aborts    name -> step before which it is aborted
-    preempt   step before which all running requests are preempted
+mode      "kernels" or "plain", see install()
+model     folder of the checkpoint
+engine    keyword arguments of the engine
+watch     requests whose recurrent state is kept, in RESULT.npz
+drafts    name -> the most drafts of its first, second, ... step with any, over and over
+          (see drafts.py)
+requests  name -> {prompt, max_tokens, step}: added before that step (default 0)
+poison    whether to write NaN over all that no later step may read (see poison.py)
+aborts    name -> step before which it is aborted
+preempt   step before which all running requests are preempted
 """
 
 from __future__ import annotations
@@ -26,8 +27,15 @@ from harness.observe import Observer
 
 START = time.monotonic()
 DEFAULTS: dict[str, Any] = dict(
-    skip_tokenizer_init=True, enforce_eager=True, dtype="bfloat16", async_scheduling=False, max_model_len=256,
-    enable_prefix_caching=False, kv_cache_memory_bytes=64 << 20, limit_mm_per_prompt={"image": 0, "video": 0})
+    skip_tokenizer_init=True,
+    enforce_eager=True,
+    dtype="bfloat16",
+    async_scheduling=False,
+    max_model_len=256,
+    enable_prefix_caching=False,
+    kv_cache_memory_bytes=64 << 20,
+    limit_mm_per_prompt={"image": 0, "video": 0},
+)
 
 
 class Player:
@@ -60,12 +68,21 @@ class Player:
         from vllm.inputs import TokensPrompt
 
         params = SamplingParams(
-            temperature=0, max_tokens=request["max_tokens"], ignore_eos=True, detokenize=False, logprobs=2)
-        internal = self.engine.add_request(name, TokensPrompt(prompt_token_ids=request["prompt"]), params)
+            temperature=0,
+            max_tokens=request["max_tokens"],
+            ignore_eos=True,
+            detokenize=False,
+            logprobs=2,
+        )
+        internal = self.engine.add_request(
+            name, TokensPrompt(prompt_token_ids=request["prompt"]), params
+        )
         self.ids[internal] = name
 
     def said(self) -> dict[str, dict[str, Any]]:
-        """Tokens of each request, their log-probabilities, and the gap between the two likeliest tokens."""
+        """Tokens of each request, their log-probabilities, and the gap between the two
+        likeliest tokens.
+        """
         result = {}
         for name, output in self.outputs.items():
             completion = output.outputs[0]
@@ -74,8 +91,12 @@ class Player:
                 best = sorted((candidate.logprob for candidate in entry.values()), reverse=True)
                 logprobs.append(entry[token].logprob)
                 margins.append(best[0] - best[1])
-            result[name] = dict(tokens=list(completion.token_ids), logprobs=logprobs, margins=margins,
-                                cached=output.num_cached_tokens)
+            result[name] = dict(
+                tokens=list(completion.token_ids),
+                logprobs=logprobs,
+                margins=margins,
+                cached=output.num_cached_tokens,
+            )
         return result
 
 
@@ -99,11 +120,21 @@ def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
         import numpy as np
 
         np.savez(result.with_suffix(".npz"), **observer.states)
-    result.write_text(json.dumps(dict(
-        requests=player.said(), steps=observer.steps, blocks=observer.blocks,
-        v2=config.use_v2_model_runner, replayssm=config.cache_config.use_replayssm,
-        mamba_block_size=config.cache_config.mamba_block_size, unused_hooks=hooks.unused(),
-        seconds=dict(start=started - START, play=done - started), kernels=interpreter.seconds)))
+    result.write_text(
+        json.dumps(
+            dict(
+                requests=player.said(),
+                steps=observer.steps,
+                blocks=observer.blocks,
+                v2=config.use_v2_model_runner,
+                replayssm=config.cache_config.use_replayssm,
+                mamba_block_size=config.cache_config.mamba_block_size,
+                unused_hooks=hooks.unused(),
+                seconds=dict(start=started - START, play=done - started),
+                kernels=interpreter.seconds,
+            )
+        )
+    )
     llm.llm_engine.engine_core.shutdown()  # at exit it would leave shared memory files
 
 

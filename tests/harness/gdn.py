@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
-from types import ModuleType
+import itertools
 from typing import Any
 
 from harness.hooks import after
@@ -14,15 +14,21 @@ LAYER = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
 CONVOLUTION = "vllm.model_executor.layers.mamba.ops.causal_conv1d"
 UPSTREAM = "vllm.third_party.flash_linear_attention.ops"
 WINDOW = "vllm.model_executor.layers.mamba.ops.gdn_recoverssm"
-# Host functions that take BV = min(V, 32): snapshots, no speculation, the window's verify and its commit.
-RECURRENCES = (f"{UPSTREAM}.fused_sigmoid_gating", f"{UPSTREAM}.fused_recurrent",
-               f"{WINDOW}.recurrence", f"{WINDOW}.commit")
+# Host functions that take BV = min(V, 32): snapshots, no speculation, the window's verify and its
+# commit.
+RECURRENCES = (
+    f"{UPSTREAM}.fused_sigmoid_gating",
+    f"{UPSTREAM}.fused_recurrent",
+    f"{WINDOW}.recurrence",
+    f"{WINDOW}.commit",
+)
 
 
 class AllChannels:
-    """A convolution kernel launched with all channels in one block, whatever its host function asks for.
+    """A convolution kernel launched with all channels in one block.
 
-    The number of program instances is what costs time here, and channels do not depend on each other.
+    The number of program instances is what costs time here, and channels do not depend on each
+    other.
     """
 
     CHANNELS = 1024
@@ -33,7 +39,9 @@ class AllChannels:
     def __getitem__(self, grid: Any) -> Any:
         if self.axis is not None:  # else the grid is a function of the block
             grid = tuple(1 if axis == self.axis else size for axis, size in enumerate(grid))
-        return lambda *args, **kwargs: self.kernel[grid](*args, **{**kwargs, self.block: self.CHANNELS})
+        return lambda *args, **kwargs: self.kernel[grid](
+            *args, **{**kwargs, self.block: self.CHANNELS}
+        )
 
 
 def install() -> None:
@@ -49,7 +57,7 @@ def _open_gate() -> None:
     """Admit the CPU to the window: drop the rule about the platform, and only that one."""
 
     @after(GATE)
-    def _(module: ModuleType) -> None:
+    def _(module: Any) -> None:
         rules = module.GDN_RECOVERSSM_REFUSALS
         kept = tuple(rule for rule in rules if rule.name != "platform")
         assert len(kept) == len(rules) - 1, "the gate has no single rule named platform"
@@ -58,7 +66,7 @@ def _open_gate() -> None:
 
 def _take_cuda_path() -> None:
     @after(LAYER)
-    def _(module: ModuleType) -> None:
+    def _(module: Any) -> None:
         layer = module.QwenGatedDeltaNetAttention
         layer.forward_cpu = layer.forward_cuda
         layer._warmup_prefill_kernels = lambda self, *args: None
@@ -70,7 +78,7 @@ def _keep_convolution_weight() -> None:
     """On hosts with AMX the engine repacks the convolution's weight in place at load time."""
 
     @after("vllm.model_executor.layers.utils")
-    def _(module: ModuleType) -> None:
+    def _(module: Any) -> None:
         original = module.dispatch_cpu_unquantized_gemm
 
         def dispatch(layer: Any, remove_weight: bool) -> None:
@@ -81,44 +89,60 @@ def _keep_convolution_weight() -> None:
 
 
 def _restore_triton_convolution() -> None:
-    """On the CPU the module rebinds its two functions to others that ignore accepted counts: define them again."""
+    """On the CPU the module rebinds its two functions to others that ignore accepted counts:
+    define them again.
+    """
 
     @after(CONVOLUTION)
-    def _(module: ModuleType) -> None:
+    def _(module: Any) -> None:
         names = ("causal_conv1d_fn", "causal_conv1d_update")
         tree = ast.parse(inspect.getsource(module))
-        definitions: list[ast.stmt] = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in names]
+        definitions: list[ast.stmt] = [
+            n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in names
+        ]
         exec(compile(ast.Module(definitions, []), str(module.__file__), "exec"), module.__dict__)
         for name in ("_causal_conv1d_update_kernel", "_causal_conv1d_fwd_kernel"):
             setattr(module, name, AllChannels(getattr(module, name), "BLOCK_N"))
 
 
 def _widen_window_convolution() -> None:
-    for module_name, kernel in ((f"{WINDOW}.conv", "gdn_recoverssm_conv_verify_kernel"),
-                                (f"{WINDOW}.commit", "gdn_recoverssm_conv_commit_kernel")):
+    for module_name, kernel in (
+        (f"{WINDOW}.conv", "gdn_recoverssm_conv_verify_kernel"),
+        (f"{WINDOW}.commit", "gdn_recoverssm_conv_commit_kernel"),
+    ):
 
         @after(module_name)
-        def _(module: ModuleType, kernel: str = kernel) -> None:
+        def _(module: Any, kernel: str = kernel) -> None:
             setattr(module, kernel, AllChannels(getattr(module, kernel), "BD", axis=0))
 
 
 def _widen_recurrences() -> None:
-    """All of V at once needs a quarter of the program instances; rows of V do not depend on each other."""
+    """All of V at once needs a quarter of the program instances; rows of V do not depend on
+    each other.
+    """
     for module_name in RECURRENCES:
 
         @after(module_name)
-        def _(module: ModuleType) -> None:
+        def _(module: Any) -> None:
             module.min = lambda a, b: a
 
 
 def gated_delta_rule(
-    q: Any, k: Any, v: Any, g: Any, beta: Any, initial_state: Any, output_final_state: bool = True,
-    cu_seqlens: Any = None, **_: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    g: Any,
+    beta: Any,
+    initial_state: Any,
+    output_final_state: bool = True,
+    cu_seqlens: Any = None,
+    **_: Any,
 ) -> tuple[Any, Any]:
     """The prefill recurrence, token by token.
 
-    q, k [1, T, H, K] already normalised; v [1, T, HV, V]; g log decay; states [N, HV, V, K].  In numpy: on a
-    busy machine small torch operations cost ten times more, in the synchronisation of threads.
+    q, k [1, T, H, K] already normalised; v [1, T, HV, V]; g log decay; states [N, HV, V, K].  In
+    numpy: on a busy machine small torch operations cost ten times more, in the synchronisation
+    of threads.
     """
     import numpy as np
     import torch
@@ -129,7 +153,7 @@ def gated_delta_rule(
     values, decay, rate = v[0].float().numpy(), g[0].float().exp().numpy(), beta[0].float().numpy()
     out, final = np.empty_like(values), []
     bounds = cu_seqlens.tolist()
-    for row, (start, stop) in enumerate(zip(bounds, bounds[1:], strict=False)):
+    for row, (start, stop) in enumerate(itertools.pairwise(bounds)):
         state = initial_state[row].float().numpy().copy()
         for t in range(start, stop):
             state *= decay[t][:, None, None]

@@ -1,4 +1,6 @@
-"""Run functions on modules right after their import, so that no file of the engine has to be edited."""
+"""Run functions on modules right after their import, so that no file of the engine has to be
+edited.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +9,9 @@ import importlib.machinery
 import sys
 from collections.abc import Callable, Sequence
 from types import ModuleType
+from typing import Any
 
-Hook = Callable[[ModuleType], None]
+Hook = Callable[[Any], None]  # takes the module
 
 _pending: dict[str, list[Hook]] = {}
 

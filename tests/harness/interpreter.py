@@ -1,4 +1,4 @@
-"""Make the CPU interpreter of Triton 3.8 usable as a test oracle, and fast enough for a whole engine.
+"""Make Triton 3.8's interpreter usable as a test oracle, and fast enough for a whole engine.
 
 `setup()` before anything imports triton, `patch()` any time after.  Nothing here knows the engine.
 """
@@ -41,11 +41,12 @@ def patch() -> None:
 def _patch_language_once_per_launch() -> None:
     """Two problems with the interpreter's patching of triton.language.
 
-    Speed: it patches again for every call of a nested kernel function (tl.sum, tl.zeros, tl.cdiv are such),
-    about 1 ms each; once per launch is enough.  Aliases: `exp = tl.exp` in a module escapes the patching.
+    Speed: it patches again for every call of a nested kernel function (tl.sum, tl.zeros, tl.cdiv
+    are such), about 1 ms each; once per launch is enough.  Aliases: `exp = tl.exp` in a module
+    escapes the patching.
     """
     import triton.language as tl
-    import triton.runtime.interpreter as interpreter
+    from triton.runtime import interpreter
 
     original = interpreter._patch_lang
     semantic = interpreter.TritonSemantic(interpreter.interpreter_builder)
@@ -89,7 +90,7 @@ def _patch_language_once_per_launch() -> None:
 
 def _drop_overflow_checks() -> None:
     """Checks of every integer operation take a third of the time; dtype look-ups are cached too."""
-    import triton.runtime.interpreter as interpreter
+    from triton.runtime import interpreter
 
     builder = interpreter.interpreter_builder
     builder.options = dataclasses.replace(builder.options, sanitize_overflow=False)
@@ -105,14 +106,20 @@ def _drop_overflow_checks() -> None:
 
 
 def _convert_loop_variables() -> None:
-    """Loop variables are plain ints, so `i.to(tl.int64)` fails: rewrite it to to_tensor(i).to(tl.int64)."""
-    import triton.runtime.interpreter as interpreter
+    """Loop variables are plain ints, so `i.to(tl.int64)` fails: rewrite it to
+    to_tensor(i).to(tl.int64).
+    """
+    from triton.runtime import interpreter
 
     class To(ast.NodeTransformer):
         def visit_Call(self, node: ast.Call) -> ast.Call:
             self.generic_visit(node)
             function = node.func
-            if isinstance(function, ast.Attribute) and function.attr == "to" and isinstance(function.value, ast.Name):
+            if (
+                isinstance(function, ast.Attribute)
+                and function.attr == "to"
+                and isinstance(function.value, ast.Name)
+            ):
                 converted = ast.parse("interpreter_semantic.to_tensor(x, False)", mode="eval").body
                 assert isinstance(converted, ast.Call)
                 converted.args[0] = function.value
@@ -126,13 +133,17 @@ def _convert_loop_variables() -> None:
         def visit(self, tree: ast.AST) -> Any:
             return self.then.visit(To().visit(tree))
 
-    interpreter.FunctionRewriter.ast_transformer = Chain(interpreter.FunctionRewriter.ast_transformer)
+    interpreter.FunctionRewriter.ast_transformer = Chain(
+        interpreter.FunctionRewriter.ast_transformer
+    )
 
 
 def _convert_grid_metadata() -> None:
-    """A grid function may store a torch tensor in its META argument: give the interpreter a handle of it."""
+    """A grid function may store a torch tensor in its META argument: give the interpreter a
+    handle of it.
+    """
     import triton.language as tl
-    import triton.runtime.interpreter as interpreter
+    from triton.runtime import interpreter
 
     original = interpreter.GridExecutor.__init__
 
@@ -154,7 +165,7 @@ def _convert_grid_metadata() -> None:
 
 
 def _time_launches() -> None:
-    import triton.runtime.interpreter as interpreter
+    from triton.runtime import interpreter
 
     original = interpreter.InterpretedFunction.run
 

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
-from types import ModuleType
 from typing import Any
 
 from harness.hooks import after
 
 
 class Observer:
-    """`name_of` maps the engine's request ids to the scenario's; `watched` are the requests whose state is kept."""
+    """`name_of` maps the engine's request ids to the scenario's; `watched` are the requests
+    whose state is kept.
+    """
 
     def __init__(self, name_of: Callable[[str], str], watched: Collection[str]) -> None:
         self.name_of, self.watched = name_of, frozenset(watched)
         # For every step, request -> [computed before, scheduled, drafts among them, sampled]
         self.steps: list[dict[str, list[int]]] = []
-        self.blocks: dict[str, list[list[int]]] = {}  # request -> blocks of each recurrent cache group
+        self.blocks: dict[
+            str, list[list[int]]
+        ] = {}  # request -> blocks of each recurrent cache group
         self.states: dict[str, Any] = {}  # "request/computed tokens/layer number/part" -> array
 
     def install(self, runner: bool) -> None:
         """`runner`: also look into the V2 model runner."""
 
         @after("vllm.v1.core.sched.scheduler")
-        def _(module: ModuleType) -> None:
+        def _(module: Any) -> None:
             original = module.Scheduler.update_from_output
 
             def update(scheduler: Any, scheduled: Any, output: Any) -> Any:
@@ -36,7 +39,7 @@ class Observer:
             return
 
         @after("vllm.v1.worker.gpu.model_runner")
-        def _(module: ModuleType) -> None:
+        def _(module: Any) -> None:
             original = module.GPUModelRunner.postprocess_sampled
 
             def postprocess(runner: Any, idx_mapping: Any, *args: Any, **kwargs: Any) -> None:
@@ -53,15 +56,21 @@ class Observer:
                 continue
             drafts = len(scheduled.scheduled_spec_decode_tokens.get(request_id, ()))
             sampled = len(output.sampled_token_ids[output.req_id_to_index[request_id]])
-            step[self.name_of(request_id)] = [request.num_computed_tokens - count, count, drafts, sampled]
+            step[self.name_of(request_id)] = [
+                request.num_computed_tokens - count,
+                count,
+                drafts,
+                sampled,
+            ]
         if step:
             self.steps.append(step)
 
     def _record_state(self, runner: Any, slots: list[int]) -> None:
         """After the step's commit: the state of a settled request, wherever its path keeps it.
 
-        With the window both parts are in the request's block as they are.  Without it the state of the
-        accepted prefix is in the block at accepted count - 1, and its convolution history that far into the first.
+        With the window both parts are in the request's block as they are.  Without it the state
+        of the accepted prefix is in the block at accepted count - 1, and its convolution history
+        that far into the first.
         """
         from vllm.v1.kv_cache_interface import MambaSpec
 
@@ -74,8 +83,14 @@ class Observer:
                 continue
             for slot in slots:
                 name = self.name_of(ids[slot])
-                table = tables.block_tables[group].gpu[slot, : tables.num_blocks.np[group, slot]].tolist()
-                per_group = self.blocks.setdefault(name, [[] for _ in runner.kv_cache_config.kv_cache_groups])
+                table = (
+                    tables.block_tables[group]
+                    .gpu[slot, : tables.num_blocks.np[group, slot]]
+                    .tolist()
+                )
+                per_group = self.blocks.setdefault(
+                    name, [[] for _ in runner.kv_cache_config.kv_cache_groups]
+                )
                 per_group[group] = table
                 if name not in self.watched:
                     continue
@@ -88,4 +103,6 @@ class Observer:
                     history = conv[table[0], accepted - 1 : accepted - 1 + width]
                     key = f"{name}/{computed}/{layer_name}"
                     self.states[f"{key}/conv"] = history.float().numpy().copy()
-                    self.states[f"{key}/temporal"] = temporal[table[accepted - 1]].float().numpy().copy()
+                    self.states[f"{key}/temporal"] = (
+                        temporal[table[accepted - 1]].float().numpy().copy()
+                    )

@@ -1,9 +1,10 @@
-"""NaN in all that a later step must not read: the window's records after their commit, and blocks without an owner."""
+"""NaN in all that a later step must not read: the window's records after their commit, and
+blocks without an owner.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from types import ModuleType
 from typing import Any
 
 from harness.hooks import after
@@ -13,13 +14,16 @@ def install() -> None:
     poisoned: set[int] = set()
 
     @after("vllm.v1.worker.gpu.model_runner")
-    def _(module: ModuleType) -> None:
+    def _(module: Any) -> None:
         original = module.GPUModelRunner.postprocess_sampled
 
         def postprocess(runner: Any, *args: Any, **kwargs: Any) -> None:
             original(runner, *args, **kwargs)
-            layers = [layer for layer in runner.vllm_config.compilation_config.static_forward_context.values()
-                      if getattr(layer, "recoverssm_records", None) is not None]
+            layers = [
+                layer
+                for layer in runner.vllm_config.compilation_config.static_forward_context.values()
+                if getattr(layer, "recoverssm_records", None) is not None
+            ]
             for layer in layers:
                 for field in dataclasses.fields(layer.recoverssm_records):
                     getattr(layer.recoverssm_records, field.name).fill_(float("nan"))

@@ -41,7 +41,8 @@ def checkpoint() -> pathlib.Path:
     kept = cache_folder() / f"tiny-qwen35-{key()}"
     if kept.is_dir():
         return kept
-    # A folder gets its final name only when complete, so a run that was cut short leaves nothing to be used.
+    # A folder gets its final name only when complete, so a run that was cut short leaves nothing
+    # to be used.
     making = pathlib.Path(tempfile.mkdtemp(prefix=".tiny-qwen35-", dir=cache_folder()))
     try:
         environment = os.environ | {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}

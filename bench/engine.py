@@ -1,7 +1,7 @@
 """Throughput of one way of serving one geometry: `python bench/engine.py --help`.
 
 Random weights and random prompts; drafts are accepted by chance at a set mean length
-(synthetic rejection sampling), so every mode does the same work. Prints one JSON line.
+(synthetic rejection sampling), so every mode does the same work. Writes one JSON file.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import argparse
 import contextlib
 import fcntl
 import json
+import os
 import random
 import statistics
 import sys
@@ -37,8 +38,6 @@ def alone(lock: Path | None) -> Iterator[None]:
 
 def process_memory_gib() -> float:
     """GPU memory of this process and its children, as the driver counts it."""
-    import os
-
     import psutil
     import pynvml
 
@@ -98,6 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("geometry", choices=sorted(geometry.GEOMETRIES))
     parser.add_argument("mode", choices=sorted(modes.MODES))
+    parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--drafts", type=int, default=4)
     parser.add_argument("--acceptance", type=float, default=3.0)
     parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 128])
@@ -150,7 +150,10 @@ def main() -> None:
             measure(llm, batch, args.tokens, args.repeats, 200000)
             for batch in args.batches
         ]
-    print(json.dumps(result))
+    args.out.write_text(json.dumps(result, indent=1) + "\n")
+    # A leftover thread must not hold the GPU memory that another engine waits for.
+    llm.llm_engine.engine_core.shutdown()
+    os._exit(0)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,10 @@ shift 2
 modes=${MODES:-window snapshot snapshot-piecewise snapshot-triton none}
 for mode in $modes; do
     name=$out/engine-$geometry-$mode
-    python3 bench/engine.py "$geometry" "$mode" --lock "$out/lock-$geometry" "$@" \
-        > "$name.json" 2> "$name.log" &
+    python3 bench/engine.py "$geometry" "$mode" --out "$name.json" --lock /tmp/engines.lock "$@" \
+        > "$name.log" 2>&1 &
 done
 wait
-rm -f "$out/lock-$geometry"
 failed=0
 for mode in $modes; do
     name=$out/engine-$geometry-$mode

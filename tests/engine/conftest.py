@@ -32,7 +32,7 @@ TIMEOUT = 400
 
 def build_folder() -> pathlib.Path:
     named = os.environ.get(BUILD, "")
-    if not (pathlib.Path(named) / "vllm").is_dir() or not named:
+    if not named or not (pathlib.Path(named) / "vllm" / "__init__.py").is_file():
         pytest.fail(
             f"{BUILD} must name the folder of the CPU build, the one that holds vllm/ "
             f"(now: {named!r})",

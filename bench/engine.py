@@ -26,12 +26,18 @@ import modes
 
 
 @contextlib.contextmanager
-def alone(lock: Path | None) -> Iterator[None]:
-    """Hold the lock that lets engines start together but measure one by one."""
-    if lock is None:
+def alone(meeting: Path | None, engines: int) -> Iterator[None]:
+    """Let engines start together, but measure one by one once all have started.
+
+    An engine that failed counts as started when its starter leaves a file for it.
+    """
+    if meeting is None:
         yield
         return
-    with lock.open("w") as stream:
+    (meeting / f"started-{os.getpid()}").touch()
+    while len(list(meeting.glob("started-*"))) < engines:
+        time.sleep(0.5)
+    with (meeting / "lock").open("w") as stream:
         fcntl.flock(stream, fcntl.LOCK_EX)
         yield
 
@@ -104,7 +110,8 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=192)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--kv-gib", type=int, default=16)
-    parser.add_argument("--lock", type=Path)
+    parser.add_argument("--meeting", type=Path, help="a folder shared by engines that take turns")
+    parser.add_argument("--engines", type=int, default=1, help="how many meet there")
     args = parser.parse_args()
 
     random.seed(0)
@@ -145,7 +152,7 @@ def main() -> None:
         "host": host.facts(),
         "command": " ".join(["python", *sys.argv]),
     }
-    with alone(args.lock):
+    with alone(args.meeting, args.engines):
         result["batches"] = [
             measure(llm, batch, args.tokens, args.repeats, 200000)
             for batch in args.batches

@@ -1,31 +1,28 @@
 #!/usr/bin/env bash
-# Throughput of every mode on a GPU: ci/gpu/engines.sh OUT GEOMETRY [bench/engine.py options]
+# Throughput of ways of serving on a GPU: ci/gpu/engines.sh OUT GEOMETRY:MODE[:KV_GIB] ...
 # Engines start together and measure one by one; OUT/engine-GEOMETRY-MODE.json each.
 set -u
 cd "$(dirname "$0")/../.."
 . ci/gpu/site.sh
-out=$(realpath "$1") geometry=$2
-shift 2
-modes=${MODES:-window snapshot snapshot-piecewise snapshot-triton none}
-for mode in $modes; do
+out=$(realpath "$1")
+shift
+meeting=$(mktemp -d)
+for engine in "$@"; do
+    IFS=: read -r geometry mode kv <<< "$engine"
     name=$out/engine-$geometry-$mode
-    python3 bench/engine.py "$geometry" "$mode" --out "$name.json" --lock /tmp/engines.lock "$@" \
-        > "$name.log" 2>&1 &
+    (python3 bench/engine.py "$geometry" "$mode" --out "$name.json" --kv-gib "${kv:-16}" \
+        --meeting "$meeting" --engines $# > "$name.log" 2>&1 || touch "$meeting/started-$mode-failed") &
 done
 wait
+rm -rf "$meeting"
 failed=0
-for mode in $modes; do
+for engine in "$@"; do
+    IFS=: read -r geometry mode kv <<< "$engine"
     name=$out/engine-$geometry-$mode
-    if python3 -m json.tool "$name.json" > /dev/null 2>&1; then
-        python3 - "$name.json" << 'EOF'
-import json, sys
-r = json.load(open(sys.argv[1]))
-print(r["geometry"], r["mode"], "start", r["start_s"], "s, concurrency", r["max_concurrency"],
-      "GPU GiB", r["gpu_memory_gib"], *[(b["batch"], b["tokens_per_s"], b["ms_per_step"]) for b in r["batches"]])
-EOF
+    if [ -s "$name.json" ]; then
         rm -f "$name.log"
     else
-        echo "$mode failed:"; tail -25 "$name.log"; failed=1
+        echo "$engine failed:"; tail -c 3000 "$name.log"; failed=1
     fi
 done
 exit $failed

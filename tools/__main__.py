@@ -11,8 +11,8 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tools import staging
-from tools.errors import BUG, USAGE, ToolError
+from tools import files, staging
+from tools.errors import BUG, USAGE, ConflictError, ToolError
 from tools.project import Project
 from tools.say import say
 
@@ -28,6 +28,10 @@ VERBS = (
     "lint",
     "clean",
 )
+
+
+# These change the checkout or the patches: one at a time.
+WRITERS = ("apply", "refresh", "clean")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -58,8 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(["--help"] if argv == ["help"] else argv)
     project = Project(args.root.absolute())
     try:
-        staging.finish(project)
-        return int(importlib.import_module(f"tools.{args.verb}").run(project, args))
+        return _run(project, args)
     except ToolError as error:
         say(f"{args.verb}: {error}")
         return error.code
@@ -69,6 +72,21 @@ def main(argv: list[str] | None = None) -> int:
     except Exception as error:  # noqa: BLE001 - the last resort
         say(f"{args.verb}: a bug in these tools ({error!r}); details in {_log(project, args)}")
         return BUG
+
+
+def _run(project: Project, args: argparse.Namespace) -> int:
+    verb = importlib.import_module(f"tools.{args.verb}")
+    with files.only_one(project.vendor / ".lock") as alone:
+        if alone:
+            staging.finish(project)
+        elif args.verb in WRITERS:
+            raise ConflictError(
+                f"another {', '.join(WRITERS[:-1])} or {WRITERS[-1]} runs in this project; "
+                f"wait for it, then run this again."
+            )
+        if args.verb in WRITERS:
+            return int(verb.run(project, args))
+    return int(verb.run(project, args))
 
 
 def _log(project: Project, args: argparse.Namespace) -> Path:

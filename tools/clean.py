@@ -14,8 +14,8 @@ from tools.say import say
 GENERATED = ("dist", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
 # Leftovers of killed commands, then results. The cache may be shared: names, not all.
 CACHE = (".cpu-*", ".prefix-*", ".quilt-*", ".setup-*", ".clone-*", ".trash-*", "cpu-*", "logs")
-CACHE_ALL = ("env-*", "imports")
-VENDOR = (".new-*", ".trash-*", ".refresh-draft", ".refresh-done-*")
+CACHE_ALL = ("env-*", "imports")  # with the env-*.lock files beside them
+VENDOR = (".new-*", ".trash-*", ".refresh-draft", ".refresh-done")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

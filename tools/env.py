@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tools import cpu, environment, files
 from tools.environment import STAMP, Environment
-from tools.errors import OK, ToolError
+from tools.errors import OK, ConflictError, ToolError
 from tools.project import Project
 from tools.say import data, say
 
@@ -40,6 +40,16 @@ def run(project: Project, args: argparse.Namespace) -> int:
 
 def make(project: Project, env: Environment) -> None:
     """Build the environment in place; the stamp is written last."""
+    with files.only_one(env.folder.with_suffix(".lock")) as alone:
+        if not alone:
+            raise ConflictError(
+                f"another process builds {project.short(env.folder)}; wait for it, then run this "
+                f"again."
+            )
+        _make(project, env)
+
+
+def _make(project: Project, env: Environment) -> None:
     if env.complete:
         say(f"{project.short(env.folder)}: already made from ci/env.lock")
         return

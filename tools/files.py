@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import shutil
@@ -19,8 +20,6 @@ def write(path: Path, data: bytes) -> bool:
     with partial(path) as temporary:
         temporary.write_bytes(data)
         temporary.chmod(0o644)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
     return True
 
 
@@ -44,6 +43,20 @@ def sha256(path: Path) -> str:
     """Hash a file without reading it whole."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def only_one(path: Path) -> Iterator[bool]:
+    """Hold a lock file; give False, at once, when another process holds it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("w") as file:
+        try:
+            # The kernel drops it with the process: no stale lock survives a kill.
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True
 
 
 def remove_tree(path: Path) -> None:

@@ -25,6 +25,9 @@ TOPIC_LINE = re.compile(r"^Topic:[ \t]*(.*)\n?", re.MULTILINE)
 TRAILER_LINE = re.compile(rf"^{TRAILER}:[ \t]*(.*)\n?", re.MULTILINE)
 HEADER = re.compile(r"(?P<name>.*) <(?P<mail>.*)> (?P<epoch>\d+) (?P<zone>[+-]\d{4})\Z")
 
+# What git says of a file that is no whole patch, as against one that does not fit.
+DAMAGE = ("corrupt patch", "unexpected end", "No valid patches", "patch fragment without header")
+
 DIFF_FLAGS = (
     "-p",
     "--full-index",  # abbreviations grow with the repository
@@ -127,7 +130,7 @@ def import_patch(git: Git, parent: str, name: str, data: bytes) -> tuple[Patch, 
         if done.returncode:
             why = done.stderr.decode(errors="replace").strip().replace("error: ", "")
             why = "; ".join(why.splitlines())
-            if "corrupt patch" in why or "unexpected end" in why:
+            if any(word in why for word in DAMAGE):
                 raise ToolError(f"{name} is damaged ({why}); restore it from git or its author.")
             raise ConflictError(
                 f"{name} does not apply to the patches before it ({why}); "

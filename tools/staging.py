@@ -6,7 +6,6 @@ one step that decides; whatever is then left undone, the next command does.
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -42,7 +41,8 @@ def stage(project: Project, patches: list[tuple[str, bytes]], series: str, lock:
 
 def finish(project: Project) -> bool:
     """Take over what was staged; say whether there was anything."""
-    ready = _ready(project)
+    ready, done = _ready(project), project.vendor / ".refresh-done"
+    shutil.rmtree(done, ignore_errors=True)
     if not ready.is_dir():
         return False
     source = ready / "patches"
@@ -56,7 +56,6 @@ def finish(project: Project) -> bool:
             path.parent.rmdir()
     files.write(project.series, (ready / "series").read_bytes())
     files.write(project.lock, (ready / "series.lock").read_bytes())
-    trash = project.vendor / f".refresh-done-{os.getpid()}"
-    ready.rename(trash)
-    shutil.rmtree(trash)
+    ready.rename(done)
+    shutil.rmtree(done)
     return True

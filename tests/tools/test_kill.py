@@ -1,0 +1,187 @@
+"""Kill the tools at every step: nothing is half-written, and the next run completes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import world as worlds
+from world import World
+
+from tools import files
+from tools.git import Git
+
+DONE, KILLED = 0, 77
+
+
+def killed_at(step: int, action: Callable[[], int]) -> bool:
+    """Run in a child that dies before its n-th write; say whether it died."""
+    child = os.fork()
+    if child == 0:
+        left = step
+
+        def count() -> None:
+            nonlocal left
+            left -= 1
+            if left < 0:
+                os._exit(KILLED)
+
+        call = Git.call
+
+        def git_call(self: Git, *argv: str, **rest: Any) -> Any:
+            # The other commands read, or add loose objects.
+            if argv[0] in ("add", "checkout", "rebase", "reset", "update-ref"):
+                count()
+            return call(self, *argv, **rest)
+
+        def counted(function: Callable[..., object]) -> Callable[..., object]:
+            def wrapper(*args: object, **kwargs: object) -> object:
+                count()
+                return function(*args, **kwargs)
+
+            return wrapper
+
+        Git.call = git_call  # type: ignore[method-assign]
+        files.write = counted(files.write)  # type: ignore[assignment]
+        for name in ("rename", "replace", "unlink", "write_bytes", "rmdir"):
+            setattr(Path, name, counted(getattr(Path, name)))
+        shutil.rmtree = counted(shutil.rmtree)  # type: ignore[assignment]
+        code = 99
+        try:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+            code = action()
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) in (DONE, KILLED)
+    return os.waitstatus_to_exitcode(status) == KILLED
+
+
+def every_step(make: Callable[[], World], verb: str, check: Callable[[World], None]) -> int:
+    """Kill a verb at each of its steps, check, run it again, check again."""
+    step = 0
+    while True:
+        made = make()
+        if not killed_at(step, lambda made=made: made.run(verb)):  # type: ignore[misc]
+            return step
+        check(made)
+        shutil.rmtree(made.root)
+        step += 1
+
+
+def is_whole(patch: bytes) -> bool:
+    return patch.startswith(b"From: ") and b"\ndiff --git " in patch and patch.endswith(b"\n")
+
+
+def test_first_apply(series: World, tmp_path: Path) -> None:
+    want = series.head()
+    shutil.rmtree(series.checkout)
+    numbers = iter(range(10_000))
+
+    def make() -> World:
+        return worlds.copy(series, tmp_path / f"w{next(numbers)}")
+
+    def check(made: World) -> None:
+        # There is no checkout, or there is the whole one.
+        if made.checkout.exists():
+            assert made.head() == want
+            assert made.git("status", "--porcelain") == ""
+        assert made.run("apply") == 0
+        assert made.head() == want
+        assert made.debris() == []
+
+    assert every_step(make, "apply", check) > 10
+
+
+def test_moving_apply(series: World, tmp_path: Path) -> None:
+    want = series.head()
+    series.git("reset", "-q", "--hard", "series-base")
+    numbers = iter(range(10_000))
+
+    def make() -> World:
+        return worlds.copy(series, tmp_path / f"w{next(numbers)}")
+
+    def check(made: World) -> None:
+        assert made.head() in (want, made.git("rev-parse", "series-base"))
+        assert made.run("apply") == 0
+        assert made.head() == want
+        assert made.git("status", "--porcelain") == ""
+
+    assert every_step(make, "apply", check) > 10
+
+
+def test_refresh(series: World, tmp_path: Path) -> None:
+    old = series.snapshot()
+    # One patch changes, one goes, one comes.
+    series.git("reset", "-q", "--hard", "HEAD~1")
+    series.edit("vllm/a.py", "line_3 = 33\n", "line_3 = 333\n")
+    series.git("commit", "-qa", "--amend", "--no-edit")
+    series.edit("vllm/b.py", "1", "2")
+    series.commit("Come", "Topic: fresh")
+    reference = worlds.copy(series, tmp_path / "reference")
+    assert reference.run("refresh") == 0
+    new = reference.snapshot()
+    assert new != old
+    numbers, turn = iter(range(10_000)), iter(range(10_000))
+
+    def make() -> World:
+        return worlds.copy(series, tmp_path / f"w{next(numbers)}")
+
+    def check(made: World) -> None:
+        for name, content in made.snapshot().items():
+            assert content in (old.get(name), new.get(name)), name
+        assert made.tree() == reference.tree()  # the work is never lost
+        # Either command goes on from there; before the deciding step apply says "refresh".
+        if next(turn) % 2 == 0 and made.run("apply") == 0:
+            assert made.snapshot() == new
+        assert made.run("refresh") == 0
+        assert made.snapshot() == new
+        assert made.head() == reference.head()
+        assert made.debris() == []
+
+    assert every_step(make, "refresh", check) > 20
+
+
+def test_checkout_killed_in_the_middle_is_finished(series: World) -> None:
+    """Git itself died: some files are new, the index is old and locked."""
+    want = series.head()
+    series.git("reset", "-q", "--hard", "series-base")
+    git = series.checkout / ".git"
+    base = series.head()
+    (git / "series-moving.json").write_text(f'{{"from": "{base}", "to": "{want}"}}')
+    text = series.git("show", f"{want}:vllm/a.py") + "\n"
+    (series.checkout / "vllm" / "a.py").write_text(text)
+    (series.checkout / "vllm" / "new.py").write_text(
+        series.git("show", f"{want}:vllm/new.py") + "\n"
+    )
+    (git / "index.lock").touch()
+    assert series.run("apply") == 0
+    assert series.head() == want
+    assert series.git("status", "--porcelain") == ""
+
+
+def test_real_edit_after_a_killed_checkout_is_kept(series: World, said: Callable[[], str]) -> None:
+    want = series.head()
+    series.git("reset", "-q", "--hard", "series-base")
+    note = series.checkout / ".git" / "series-moving.json"
+    note.write_text(f'{{"from": "{series.head()}", "to": "{want}"}}')
+    series.edit("vllm/a.py", "line_3 = 3\n", "line_3 = mine\n")
+    assert series.run("apply") == 3
+    assert "edits in vllm/a.py" in said()
+    assert "line_3 = mine" in (series.checkout / "vllm" / "a.py").read_text()
+
+
+def test_interrupt_is_one_line(
+    series: World, said: Callable[[], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("tools.stack.build", interrupt)
+    assert series.run("apply") == 130
+    assert "interrupted" in said()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import base64
+import functools
 import json
 import os
 import ssl
@@ -25,19 +27,27 @@ TIMEOUT = 60
 
 
 def _pip_setting(name: str) -> str | None:
+    """Return a setting of pip: from the environment, else from its configuration files."""
     value = os.environ.get("PIP_" + name.upper().replace("-", "_"))
     if value:
         return value
-    for section in ("global", "download", "install"):
-        done = subprocess.run(  # noqa: S603 - our own interpreter
-            [sys.executable, "-m", "pip", "config", "get", f"{section}.{name}"],
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        if not done.returncode and done.stdout.strip():
-            return done.stdout.strip()
-    return None
+    table = _pip_configuration(os.environ.get("PIP_CONFIG_FILE", ""))
+    return next(
+        (table[key] for key in (f"download.{name}", f"global.{name}") if key in table), None
+    )
+
+
+@functools.cache
+def _pip_configuration(_: str) -> dict[str, str]:
+    # Not `pip config get`: without a flag it reads the user's own file only.
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    rows = (line.partition("=") for line in done.stdout.splitlines())
+    return {key: str(ast.literal_eval(value)) for key, mark, value in rows if mark}
 
 
 def index_url() -> str:
@@ -116,6 +126,8 @@ def download(archive: Archive, folder: Path) -> Path:
             with _open(url, "*/*") as answer, temporary.open("wb") as file:
                 while chunk := answer.read(CHUNK):
                     file.write(chunk)
+                if answer.length:  # what the server still owes
+                    raise HTTPException("the connection was closed")
             check(temporary, archive)
             temporary.chmod(0o644)
     except (OSError, HTTPException) as error:

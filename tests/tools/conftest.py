@@ -11,7 +11,7 @@ from world import World
 @pytest.fixture(autouse=True)
 def _plain_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No test sees the cache, index or git settings of the machine."""
-    for name in ("GDNWINDOW_CACHE", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "TEST_GITCONFIG"):
+    for name in ("GDNWINDOW_CACHE", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS"):
         monkeypatch.delenv(name, raising=False)
     # Nothing listens there: a test that forgets its index fails at once.
     monkeypatch.setenv("PIP_INDEX_URL", "http://127.0.0.1:9/simple")

@@ -78,7 +78,7 @@ def test_follows_a_change_of_the_series(series: World) -> None:
         ("rebase", 3, ["a rebase is unfinished", "rebase --abort"]),
     ],
 )
-def test_unsaved_work_stops_a_move(  # noqa: PLR0917
+def test_unsaved_work_stops_a_move(
     series: World, said: Said, break_it: str, code: int, words: list[str]
 ) -> None:
     series.git("reset", "-q", "--hard", "HEAD~1")

@@ -53,7 +53,7 @@ lint: $(DEV_STAMP) ## ruff and mypy on the tools
 	@$(TOOLS) lint
 
 test-tools: $(DEV_STAMP) ## the tests of the tools
-	@$(VENV)/bin/python -m pytest tests/tools $(ARGS)
+	@$(VENV)/bin/python -m pytest -n auto tests/tools $(ARGS)
 
 # ---- housekeeping ------------------------------------------------------------------------
 

@@ -46,10 +46,12 @@ def import_base(git: Git, sdist: Path, pin: Pin) -> str:
     """Make the base commit and return its id; the work tree is not touched."""
     with tempfile.TemporaryDirectory(prefix="series-sdist-", dir=git.git_dir) as scratch:
         tree = write_tree(git, unpack(sdist, Path(scratch)))
-    if tree != pin.base_tree:
+    package = package_tree(git, tree, pin.project)
+    if (tree, package) != (pin.base_tree, pin.package_tree):
         raise ToolError(
-            f"{sdist.name} gives the tree {tree}, but the pin says {pin.base_tree}: "
-            f"the pin and the archive do not belong together; restore vendor/upstream.toml."
+            f"{sdist.name} gives the trees {tree} and {package}, but the pin says "
+            f"{pin.base_tree} and {pin.package_tree}: the pin and the archive do not belong "
+            f"together; restore vendor/upstream.toml."
         )
     who = Ident(f"{pin.project} {pin.version}", stack.COMMITTER[1], pin.epoch, "+0000")
     message = (

@@ -278,9 +278,10 @@ def test_bad_series_file(series: World, said: Said, text: str | None, words: str
     assert len(message.splitlines()) == 1
 
 
-def test_wrong_pin_leaves_nothing(bare: World, said: Said) -> None:
+@pytest.mark.parametrize("key", ["base_tree", "package_tree"])
+def test_wrong_pin_leaves_nothing(bare: World, said: Said, key: str) -> None:
     pin = bare.root / "vendor" / "upstream.toml"
-    tree = bare.project.pin.base_tree
+    tree = getattr(bare.project.pin, key)
     pin.write_text(pin.read_text().replace(tree, "0" * 40))
     bare.run("fetch", "--from", str(bare.upstream))
     assert bare.run("apply", "--relock") == 1

@@ -16,11 +16,13 @@ from harness.hooks import after
 MODES = ("kernels", "plain")
 
 
-def install(mode: str) -> None:
+def install(mode: str, *, engine: bool = True) -> None:
     """Prepare this process for `mode`, before it imports triton or the engine.
 
     kernels  the V2 model runner and the layer's CUDA path, with every Triton kernel interpreted
     plain    what the engine itself does on a CPU: the V1 model runner and C++ kernels
+
+    Without `engine`, the gate and the blocks of the kernels stay as they are (gdn.install).
     """
     assert mode in MODES, mode
     os.environ["VLLM_USE_V2_MODEL_RUNNER"] = str(int(mode == "kernels"))
@@ -41,7 +43,7 @@ def install(mode: str) -> None:
     os.environ.setdefault("VLLM_CACHE_ROOT", tempfile.gettempdir() + "/gdnwindow-vllm-cache")
     if mode == "kernels":
         _install_triton()
-        gdn.install()
+        gdn.install(engine=engine)
 
     @after("vllm.entrypoints.llm")
     def _(module: Any) -> None:

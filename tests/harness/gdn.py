@@ -44,13 +44,17 @@ class AllChannels:
         )
 
 
-def install() -> None:
-    _open_gate()
+def install(*, engine: bool) -> None:
+    """For the engine, with the gate open and wide blocks, or for the patches' own tests, which
+    look at both.
+    """
     _take_cuda_path()
     _keep_convolution_weight()
-    _restore_triton_convolution()
-    _widen_window_convolution()
-    _widen_recurrences()
+    _restore_triton_convolution(wide=engine)
+    if engine:
+        _open_gate()
+        _widen_window_convolution()
+        _widen_recurrences()
 
 
 def _open_gate() -> None:
@@ -88,7 +92,7 @@ def _keep_convolution_weight() -> None:
         module.dispatch_cpu_unquantized_gemm = dispatch
 
 
-def _restore_triton_convolution() -> None:
+def _restore_triton_convolution(*, wide: bool) -> None:
     """On the CPU the module rebinds its two functions to others that ignore accepted counts:
     define them again.
     """
@@ -101,7 +105,7 @@ def _restore_triton_convolution() -> None:
             n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name in names
         ]
         exec(compile(ast.Module(definitions, []), str(module.__file__), "exec"), module.__dict__)
-        for name in ("_causal_conv1d_update_kernel", "_causal_conv1d_fwd_kernel"):
+        for name in ("_causal_conv1d_update_kernel", "_causal_conv1d_fwd_kernel") * wide:
             setattr(module, name, AllChannels(getattr(module, name), "BLOCK_N"))
 
 

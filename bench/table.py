@@ -1,0 +1,121 @@
+"""Write the measured tables of the README from bench/results: `python bench/table.py`.
+
+With --check nothing is written and exit code 1 says that the README is stale.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULTS = ROOT / "bench" / "results"
+START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
+
+
+def load(name: str) -> dict[str, Any]:
+    loaded: dict[str, Any] = json.loads((RESULTS / name).read_text())
+    return loaded
+
+
+def rows(header: str, body: list[list[str]]) -> list[str]:
+    """A Markdown table."""
+    columns = header.split("|")
+    lines = ["| " + " | ".join(c.strip() for c in columns) + " |", "|---" * len(columns) + "|"]
+    return lines + ["| " + " | ".join(cells) + " |" for cells in body]
+
+
+def about(host: dict[str, Any]) -> str:
+    return (
+        f"{host['gpu']}, driver {host['driver']}, torch {host['torch']}, triton "
+        f"{host['triton']}, vllm {host['vllm']} (series `{host['series_id'][:12]}`, commit "
+        f"`{host['commit']}`), {host['date']}"
+    )
+
+
+def engines() -> list[str]:
+    runs = load("h200-engines.json")["runs"]
+    body = []
+    for run in runs:
+        body += [
+            [
+                run["geometry"],
+                f"{run['mode']} ({run['run']})",
+                f"{run['kv_cache_gib']} GiB",
+                f"{run['max_concurrency']:.0f}",
+                f"{run['gpu_memory_gib']:.1f} GiB",
+                *(f"{b['tokens_per_s']:.0f} ({b['ms_per_step']:.1f} ms)" for b in run["batches"]),
+            ]
+        ]
+    batches = "|".join(f"batch {b['batch']}" for b in runs[0]["batches"])
+    return [
+        "Accepted tokens per second and milliseconds per step; 4 drafts (MTP), 3.0 tokens "
+        "accepted a step by synthetic acceptance, random weights, fp32 state. Modes that "
+        "share a letter were measured in one run. Concurrency is what the engine advertises "
+        f"at 1,024 tokens a request. {about(runs[0]['host'])}.",
+        "",
+        *rows(f"geometry|mode|KV cache|concurrency|GPU memory|{batches}", body),
+    ]
+
+
+def layer() -> list[str]:
+    found = load("h200-layer.json")
+    body = []
+    for row in found["rows"]:
+        if row["T"] != 5 or row["HV"] == 32:
+            continue
+        us = row["us"]
+        snapshot = min(us["snapshot_cuda"], us["snapshot_triton"])
+        verify = us["window_cuda"]
+        body.append(
+            [
+                f"{row['state']}, HV {row['HV']}",
+                str(row["batch"]),
+                f"{us['snapshot_cuda']:.0f} / {us['snapshot_triton']:.0f}",
+                f"{us['window_cuda']:.0f} / {us['window_triton']:.0f}",
+                f"{us['commit']:.0f}",
+                f"{snapshot / (verify + us['commit']):.2f}",
+                f"{row['check']['state_error']['window']:.1e} / "
+                f"{row['check']['state_error']['snapshot_cuda']:.1e}",
+            ]
+        )
+    return [
+        "One layer from the convolution on, T = 5, microseconds, cold L2, graph replay, "
+        "all tokens accepted (the dearest commit). The ratio is the better snapshot over the "
+        "CUDA verify plus commit. The error is a state's against fp64, relative. The Triton "
+        f"columns have no gated RMSNorm. {about(found['host'])}.",
+        "",
+        *rows(
+            "state|batch|snapshot CUDA / Triton|verify CUDA / Triton|commit|ratio|"
+            "state error window / snapshot",
+            body,
+        ),
+    ]
+
+
+def tables() -> str:
+    return "\n".join([START, "", *engines(), "", *layer(), "", END])
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--check", action="store_true")
+    args = parser.parse_args()
+    readme = ROOT / "README.md"
+    text = readme.read_text()
+    before, _, rest = text.partition(START)
+    new = before + tables() + rest.partition(END)[2]
+    if new == text:
+        return 0
+    if args.check:
+        print("README.md: the measured tables are stale; run python bench/table.py.")
+        return 1
+    readme.write_text(new)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+"""Run the tests that the patches of the series carry, interpreted on a CPU.
+
+    python ci/series_tests.py ENV CPU_BUILD [pytest arguments]
+
+ENV is the test environment and CPU_BUILD the unpacked CPU build, as `make env` names
+them. The tests are those of the patches' `Tests:` trailers, in vendor/vllm.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+CHECKOUT = ROOT / "vendor" / "vllm"
+
+
+def tests() -> list[str]:
+    """Paths below the checkout, in the order of the series."""
+    names = [
+        line.split("#")[0].strip() for line in (ROOT / "series").read_text().splitlines()
+    ]
+    found: list[str] = []
+    for name in filter(None, names):
+        header = (ROOT / "patches" / name).read_text().split("\n---\n")[0]
+        for line in re.findall(r"^Tests: (.*)$", header, re.MULTILINE):
+            found += [path for path in line.split() if path not in found]
+    return found
+
+
+def main(env: str, build: str, *arguments: str) -> int:
+    missing = [path for path in tests() if not (CHECKOUT / path).is_file()]
+    if missing:
+        print(f"vendor/vllm has no {missing[0]}; run `make apply`.", file=sys.stderr)
+        return 1
+    command = [str(Path(env) / "bin" / "python"), "-m", "pytest", "--rootdir", str(CHECKOUT)]
+    # Upstream's conftest and configuration need what the environment does not hold. The
+    # checkout goes last on the path, since its vllm/ has no extensions.
+    command += ["-c", os.devnull, "--noconftest", "--import-mode=append"]
+    command += ["-p", "no:cacheprovider", "-p", "harness.pytest_interpreted", "-q"]
+    command += [str(CHECKOUT / path) for path in tests()]
+    environment = os.environ | {
+        "PYTHONPATH": os.pathsep.join([build, str(ROOT / "tests"), str(CHECKOUT)]),
+        "OMP_NUM_THREADS": "1",
+        "OPENBLAS_NUM_THREADS": "1",
+    }
+    with tempfile.TemporaryDirectory() as scratch:  # not the project: it would be on the path
+        return subprocess.run(
+            [*command, *arguments], cwd=scratch, env=environment, check=False
+        ).returncode
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -13,7 +13,8 @@ TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help status fetch apply lock refresh verify build env lint test-tools clean distclean
+.PHONY: help status fetch apply lock refresh verify build env lint test-tools test-series \
+	test-engine test gpu-bundle clean distclean
 
 help: ## this text
 	@echo "make TARGET [CACHE=folder for downloads and environments]"
@@ -54,6 +55,21 @@ lint: $(DEV_STAMP) ## ruff and mypy on the tools
 
 test-tools: $(DEV_STAMP) ## the tests of the tools
 	@$(VENV)/bin/python -m pytest -n auto tests/tools $(ARGS)
+
+test-series: env $(DEV_STAMP) ## the tests that the patches carry, interpreted on a CPU
+	@$(VENV)/bin/python ci/series_tests.py $$($(TOOLS) env --print) $(ARGS)
+
+test-engine: env $(DEV_STAMP) ## the patched engine for real, on a CPU
+	@set -- $$($(TOOLS) env --print); GDNWINDOW_CPU_BUILD=$$2 \
+		GDNWINDOW_CACHE="$(abspath $(CACHE))" $$1/bin/python -m pytest -q tests/engine $(ARGS)
+
+test: lint test-tools test-series test-engine ## all tests that need no GPU
+	@$(PYTHON) bench/table.py --check
+	@set -- $$($(TOOLS) env --print); CUDA_VISIBLE_DEVICES= PYTHONPATH=$$2 \
+		$$1/bin/python ci/support_table.py --check
+
+gpu-bundle: build ## .gpu/: the wheel in slices for a GPU host without network (ci/gpu)
+	@$(VENV)/bin/python ci/gpu/pack.py .gpu --wheel dist/vllm-*manylinux*.whl
 
 # ---- housekeeping ------------------------------------------------------------------------
 

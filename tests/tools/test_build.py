@@ -301,6 +301,7 @@ FAKE_ENVIRONMENT = """\
 import os, pathlib, sys
 sys.path[:0] = [{root!r}, {tests!r}]
 import world
+from tools import overlay
 tree, out = pathlib.Path(sys.argv[-1]), pathlib.Path(sys.argv[-2])
 assert os.environ["VLLM_VERSION_OVERRIDE"] == {full!r}
 assert pathlib.Path(os.environ["VLLM_PRECOMPILED_WHEEL_LOCATION"]).is_file()
@@ -309,6 +310,8 @@ assert (tree / ".git").is_dir()
 out.mkdir()
 names = [p for p in tree.rglob("*") if p.is_file() and p.relative_to(tree).parts[0] == "vllm"]
 package = {{str(p.relative_to(tree)): p.read_text() for p in names}}
+version = overlay.stamp_version(package["vllm/_version.py"], "1.2.0", {full!r})
+package["vllm/_version.py"] = version.replace("'gabc123456'", "None")
 native = {{"vllm/_C.abi3.so": b"cuda" * 500, "vllm/vllm-rs": b"rust" * 500}}
 content = world.wheel_content(package, {info!r}, native)
 content[{info!r} + "/METADATA"] = world.METADATA.replace(
@@ -340,11 +343,12 @@ def fake_environment(folder: Path, spoil: str) -> Path:
     [
         ("", "setup.py and the overlay hold the same"),
         ("content['vllm/b.py'] = b'other'", "disagree on 1 file(s): vllm/b.py"),
+        ("content['vllm/_version.py'] += b'x'", "disagree on 1 file(s): vllm/_version.py"),
         ("content['vllm/more.py'] = b''", "setup.py only: vllm/more.py"),
         ("del content['vllm/new.py']", "overlay only: vllm/new.py"),
         ("raise SystemExit('no torch')", "setup.py failed (no torch)"),
     ],
-    ids=["same", "content", "more", "less", "fails"],
+    ids=["same", "content", "version", "more", "less", "fails"],
 )
 def test_setup_route_compares_with_the_overlay(
     series: World, said: Said, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spoil: str,

@@ -1,4 +1,4 @@
-"""Run the tests that the patches of the series carry, interpreted on a CPU.
+"""Run the tests that the patches carry, and tests/oracles, interpreted on a CPU.
 
     python ci/series_tests.py ENV CPU_BUILD [pytest arguments]
 
@@ -42,7 +42,7 @@ def main(env: str, build: str, *arguments: str) -> int:
     # checkout goes last on the path, since its vllm/ has no extensions.
     command += ["-c", os.devnull, "--noconftest", "--import-mode=append"]
     command += ["-p", "no:cacheprovider", "-p", "harness.pytest_interpreted", "-q"]
-    command += [str(CHECKOUT / path) for path in tests()]
+    command += [str(ROOT / "tests" / "oracles"), *(str(CHECKOUT / path) for path in tests())]
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join([build, str(ROOT / "tests"), str(CHECKOUT)]),
         "OMP_NUM_THREADS": "1",

@@ -31,14 +31,15 @@ def test_one_token_chunks_of_a_prompt_beside_verify_rows(
     assert_same_words(chunks_window, none, largest=0.02, mean=0.002)
 
 
-def test_one_token_prompts_beside_verify_rows(churn: Result, none: Result) -> None:
-    """They must not be padded with drafts: a prompt goes through prefill, which would keep
-    the padding.
-    """
+def test_one_token_prompts_beside_verify_rows_run_alone(churn: Result) -> None:
+    """Not padded with drafts: a prompt goes through prefill, which would keep the padding."""
     for name in ONE_TOKEN:
         step = next(step for step in churn.steps if name in step)
         assert step[name] == Row(computed=0, scheduled=1, drafts=0, sampled=1)
         assert any(row.drafts for row in step.values())
+
+
+def test_one_token_prompts_say_what_they_say_alone(churn: Result, none: Result) -> None:
     assert_same_words(churn, none, largest=0.05, mean=0.006, names=ONE_TOKEN)
 
 

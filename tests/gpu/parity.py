@@ -29,7 +29,7 @@ RUNS = {
     "snapshot-triton eager": ["snapshot-triton", "--eager"],
 }
 # Pairs whose tokens may part only where the two best tokens nearly tie. The Triton pair is
-# bit-equal only interpreted (docs/next.md).
+# bit-equal only interpreted (docs/design.md, Bits).
 TIES = [
     ("window-triton eager", "snapshot-triton eager"),
     ("window eager", "none"),

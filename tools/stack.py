@@ -30,20 +30,20 @@ DAMAGE = ("corrupt patch", "unexpected end", "No valid patches", "patch fragment
 
 DIFF_FLAGS = (
     "-p",
-    "--full-index",  # abbreviations grow with the repository
+    "--binary",  # implies full blob ids: abbreviations grow with the repository
     "--no-renames",  # quilt cannot follow a rename
     "--no-ext-diff",
     "--no-textconv",
     "--no-color",
-    "--binary",
+    # diff-tree ignores the user's diff.* settings; these hold git to today's defaults.
     "--unified=3",
     "--inter-hunk-context=0",
     "--diff-algorithm=myers",
     "--indent-heuristic",
-    "--src-prefix=a/",  # diff.noprefix and diff.mnemonicPrefix
+    "--src-prefix=a/",
     "--dst-prefix=b/",
     "--no-relative",
-    "-O/dev/null",  # diff.orderFile
+    "-O/dev/null",
     "--ignore-submodules=none",
 )
 

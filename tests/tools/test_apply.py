@@ -3,9 +3,14 @@ from __future__ import annotations
 import shutil
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
+import world as worlds
 from world import World
+
+from tools import upstream
+from tools.errors import ToolError
 
 Said = Callable[[], str]
 NAMES = ["core/change-three.patch", "core/change-five.patch", "extra/replace-the-old.patch"]
@@ -238,6 +243,13 @@ def test_fuzz_is_not_accepted(series: World) -> None:
     assert series.run("apply", "--relock") == 3
 
 
+def test_whitespace_in_the_context_counts(series: World) -> None:
+    series.git("config", "apply.ignoreWhitespace", "change")
+    path = series.patch(NAMES[1])
+    path.write_text(path.read_text().replace(" line_2 = 2", " line_2  =  2"))
+    assert series.run("apply", "--relock") == 3
+
+
 @pytest.mark.parametrize(
     "hunk", ["", "--- a/vllm/b.py\n+++ b/vllm/b.py\n@@ -1 +1 @@\n-value = 1\n+value = 1\n"]
 )
@@ -327,3 +339,26 @@ def test_mailed_patch_is_understood(series: World) -> None:
     assert series.run("apply", "--relock") == 0
     assert series.tree() == tree
     assert series.git("log", "-1", "--format=%s") == "[Core] Replace the old"
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ({"../../escape.py": "x"}, "cannot be unpacked"),
+        (b"no archive", "cannot be unpacked"),
+        (None, "cannot be unpacked"),
+    ],
+    ids=["escape", "garbage", "truncated"],
+)
+def test_bad_archive(tmp_path: Path, content: dict[str, str] | bytes | None, words: str) -> None:
+    sdist = tmp_path / "x.tar.gz"
+    if isinstance(content, bytes):
+        sdist.write_bytes(content)
+    else:
+        worlds.write_sdist(sdist, content or worlds.SOURCES)
+        if content is None:
+            sdist.write_bytes(sdist.read_bytes()[:200])
+    (tmp_path / "deep" / "target").mkdir(parents=True)
+    with pytest.raises(ToolError, match=words):
+        upstream.unpack(sdist, tmp_path / "deep" / "target")
+    assert not list(tmp_path.rglob("escape.py"))

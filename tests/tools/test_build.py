@@ -40,7 +40,7 @@ def test_name_and_metadata(series: World, said: Said) -> None:
     assert archive.filename == str(path)
     assert (
         archive.read(f"{INFO}/METADATA")
-        == worlds.METADATA.replace("Version: 1.2.0\n\n", f"Version: {FULL}\n\n").encode()
+        == worlds.METADATA.replace("Version: 1.2.0\n\n", f"Version: {FULL}\n\n", 1).encode()
     )
     version = archive.read("vllm/_version.py").decode()
     assert f"__version__ = version = '{FULL}'" in version

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from world import GOOD, World
 
+from tools import quilt
+
 Said = Callable[[], str]
 THREE, FIVE, OLD = (
     "core/change-three.patch",
@@ -65,16 +67,26 @@ def test_quilt_reaches_the_same_tree(series: World, said: Said) -> None:
 def test_quilt_that_reaches_another_tree(
     series: World, said: Said, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    quilt = tmp_path / "bin" / "quilt"
-    quilt.parent.mkdir()
-    quilt.write_text("#!/bin/sh\necho wrong > vllm/b.py\n")
-    quilt.chmod(0o755)
-    monkeypatch.setenv("PATH", str(quilt.parent), prepend=":")
+    fake = tmp_path / "bin" / "quilt"
+    fake.parent.mkdir()
+    fake.write_text("#!/bin/sh\necho wrong > vllm/b.py\n")
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", str(fake.parent), prepend=":")
     assert series.run("verify", "--no-import") == 1
     assert "quilt reaches the tree" in said()
-    quilt.write_text("#!/bin/sh\necho 'Hunk #1 FAILED' >&2\nexit 1\n")
+    fake.write_text("#!/bin/sh\necho 'Hunk #1 FAILED' >&2\nexit 1\n")
     assert series.run("verify", "--no-import") == 1
     assert "quilt push --fuzz=0 fails: Hunk #1 FAILED" in said()
+
+
+@needs_quilt
+def test_quilt_accepts_no_fuzz(series: World) -> None:
+    rewrite(series, FIVE, " line_2 = 2", " line_2 = 9")
+    folder = series.root / "pristine"
+    folder.mkdir()
+    quilt.export(series.project.git, "series-base", folder)
+    program = str(shutil.which("quilt"))
+    assert "FAILED" in str(quilt.push(series.project, program, folder))
 
 
 def test_missing_quilt_is_a_finding(
@@ -221,14 +233,31 @@ def test_import_that_works_only_later_is_found(
 def test_module_that_never_imported_here_is_no_finding(
     empty: World, said: Said, imports: list[str]
 ) -> None:
-    # It needs a GPU, say; the series does not make it worse.
-    empty.edit("vllm/b.py", "value = 1", "value = 1\nimport no_such_package")
-    empty.commit("Base", "Topic: base")
+    # It needs a library of GPUs, say; the series does not make it worse.
+    empty.edit("vllm/gpu.py", "library\n", "library\n\nvalue = 1\n")
+    empty.commit("Add to it", "Topic: gpu")
+    assert empty.run("refresh") == 0
+    assert empty.run(*imports) == 0
+    assert "note: vllm.gpu cannot be imported here before the series either" in said()
+    # Nothing was proven, so nothing is remembered.
+    assert empty.run(*imports) == 0
+    assert "passed before" not in said()
+    empty.edit("vllm/gpu.py", "no_such_gpu_library", "no_such_gpu_library_at_all")
+    empty.commit("Make it worse")
     assert empty.run("refresh") == 0
     assert empty.run(*imports) == 1
-    assert "import vllm.b fails" in said()
-    empty.git("reset", "-q", "--hard", "series-base")
-    empty.git("update-ref", "refs/series/applied", "HEAD")
+    assert "gpu/make-it-worse.patch: import vllm.gpu fails" in said()
+
+
+def test_package_that_does_not_import_at_all(
+    empty: World, said: Said, imports: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    empty.edit("vllm/b.py", "1", "2")
+    empty.commit("Change it", "Topic: base")
+    assert empty.run("refresh") == 0
+    monkeypatch.setattr("tools.prefixes.Importer.failures", lambda *_: {"vllm": "no torch"})
+    assert empty.run(*imports) == 1
+    assert "the pristine vllm cannot be imported" in said()
 
 
 def test_interpreter_that_dies_is_a_finding(empty: World, said: Said, imports: list[str]) -> None:

@@ -12,6 +12,7 @@ import tarfile
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 from tools import upstream
 from tools.__main__ import main
@@ -37,6 +38,7 @@ PACKAGE = {
     "vllm/b.py": "value = 1\n",
     "vllm/old.py": "gone = True\n",
     "vllm/data.json": "{}\n",
+    "vllm/gpu.py": "import no_such_gpu_library\n",
 }
 SOURCES = {
     **PACKAGE,
@@ -46,7 +48,9 @@ SOURCES = {
     "setup.py": "raise SystemExit\n",
     "tests/test_a.py": "def test_a():\n    pass\n",
 }
-METADATA = f"Metadata-Version: 2.4\nName: vllm\nVersion: {VERSION}\n\nVersion: not this one\n"
+METADATA = (
+    f"Metadata-Version: 2.4\nName: vllm\nVersion: {VERSION}\n\nThe text:\nVersion: {VERSION}\n"
+)
 
 
 def write_sdist(path: Path, sources: dict[str, str]) -> None:
@@ -59,9 +63,23 @@ def write_sdist(path: Path, sources: dict[str, str]) -> None:
             archive.addfile(info, io.BytesIO(text.encode()))
 
 
+class Stream(io.RawIOBase):
+    """A file that cannot seek."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self.file = file
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        return self.file.write(data)
+
+
 def write_wheel(path: Path, content: dict[str, bytes], info: str) -> None:
     rows = []
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+    # Like many builders, upstream's writes a stream: sizes stand behind the data.
+    with path.open("wb") as file, zipfile.ZipFile(Stream(file), "w") as archive:
         for name, data in content.items():
             digest = base64.urlsafe_b64encode(hashlib.sha256(data).digest()).rstrip(b"=")
             rows.append(f"{name},sha256={digest.decode()},{len(data)}")

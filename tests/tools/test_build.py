@@ -63,6 +63,8 @@ def test_content_is_upstreams_plus_the_series(series: World) -> None:
     assert b"line_3 = 33\n" in archive.read("vllm/a.py")
     assert archive.namelist()[-1] == f"{INFO}/RECORD"
     assert archive.testzip() is None
+    # Copied without the descriptor behind the data, so the header must hold the sizes.
+    assert not [info.filename for info in archive.infolist() if info.flag_bits & 0x08]
 
 
 def test_same_bytes_twice(series: World, monkeypatch: pytest.MonkeyPatch) -> None:

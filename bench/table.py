@@ -50,12 +50,16 @@ def engines() -> list[str]:
                 *(f"{b['tokens_per_s']:.0f} ({b['ms_per_step']:.1f} ms)" for b in run["batches"]),
             ]
         ]
+    hosts = {run["run"]: run["host"] for run in runs}
     batches = "|".join(f"batch {b['batch']}" for b in runs[0]["batches"])
     return [
         "Accepted tokens per second and milliseconds per step; 4 drafts (MTP), 3.0 tokens "
         "accepted a step by synthetic acceptance, random weights, fp32 state. Modes that "
         "share a letter were measured in one run. Concurrency is what the engine advertises "
-        f"at 1,024 tokens a request. {about(runs[0]['host'])}.",
+        "at 1,024 tokens a request and `max_num_seqs` 128. Compilation is off and piecewise "
+        "graphs break at the attention operators on every side (`bench/modes.py`); \"snapshot\" is "
+        "upstream's fused CUDA kernel with FULL graphs. "
+        + " ".join(f"Run {name}: {about(host)}." for name, host in sorted(hosts.items())),
         "",
         *rows(f"geometry|mode|KV cache|concurrency|GPU memory|{batches}", body),
     ]

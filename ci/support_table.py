@@ -17,6 +17,7 @@ def page() -> str:
         f"| {refusal.feature} | {refusal.setting} | {refusal.cure} | `{refusal.name}` |"
         for refusal in gate.GDN_RECOVERSSM_REFUSALS
     ]
+    example = next(r for r in gate.GDN_RECOVERSSM_REFUSALS if r.name == "prefix_caching")
     served = ", ".join(f"`{name}`" for name in gate.GDN_RECOVERSSM_ARCHITECTURES)
     return "\n".join(
         [
@@ -33,7 +34,7 @@ def page() -> str:
             "",
             "A message reads:",
             "",
-            f"> {gate.GDN_RECOVERSSM_REFUSALS[7]}",
+            f"> {example}",
             "",
             "Each rule has a test of its own in `tests/config/test_gdn_recoverssm.py` of the patched",
             "tree, which builds a real engine configuration and reads the message.",

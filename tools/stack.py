@@ -30,7 +30,8 @@ DAMAGE = ("corrupt patch", "unexpected end", "No valid patches", "patch fragment
 
 DIFF_FLAGS = (
     "-p",
-    "--binary",  # implies full blob ids: abbreviations grow with the repository
+    "--binary",
+    "--full-index",  # abbreviations grow with the repository; --binary leaves text's short
     "--no-renames",  # quilt cannot follow a rename
     "--no-ext-diff",
     "--no-textconv",

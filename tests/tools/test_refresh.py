@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 
@@ -29,6 +30,13 @@ def test_files_are_named_after_topic_and_subject(series: World) -> None:
     )
     assert "Topic:" not in text
     assert "Series-Patch" not in text
+
+
+def test_blob_ids_stand_in_full(series: World) -> None:
+    """Short ones grow with the repository, and then every patch changes."""
+    ids = re.findall(r"^index ([0-9a-f]+)\.\.([0-9a-f]+)", series.patch(THREE).read_text(), re.M)
+    assert ids
+    assert {len(blob) for pair in ids for blob in pair} == {40}
 
 
 def test_second_refresh_changes_nothing(series: World, said: Said) -> None:

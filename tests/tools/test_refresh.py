@@ -34,7 +34,8 @@ def test_files_are_named_after_topic_and_subject(series: World) -> None:
 
 def test_blob_ids_stand_in_full(series: World) -> None:
     """Short ones grow with the repository, and then every patch changes."""
-    ids = re.findall(r"^index ([0-9a-f]+)\.\.([0-9a-f]+)", series.patch(THREE).read_text(), re.M)
+    text = series.patch(THREE).read_text()
+    ids = re.findall(r"^index ([0-9a-f]+)\.\.([0-9a-f]+)", text, re.MULTILINE)
     assert ids
     assert {len(blob) for pair in ids for blob in pair} == {40}
 

@@ -68,14 +68,11 @@ def measure(llm: Any, batch: int, tokens: int, repeats: int, vocab: int) -> dict
     from vllm import SamplingParams
     from vllm.inputs import TokensPrompt
 
-    sampling = SamplingParams(
-        temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False
-    )
+    sampling = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
     rates, steps_ms, lengths = [], [], []
     for repeat in range(repeats + 1):  # the first warms up
         prompts = [
-            TokensPrompt(prompt_token_ids=random.choices(range(vocab), k=32))
-            for _ in range(batch)
+            TokensPrompt(prompt_token_ids=random.choices(range(vocab), k=32)) for _ in range(batch)
         ]
         drafts = counter(llm, "vllm:spec_decode_num_drafts")
         accepted = counter(llm, "vllm:spec_decode_num_accepted_tokens")
@@ -154,8 +151,7 @@ def main() -> None:
     }
     with alone(args.meeting, args.engines):
         result["batches"] = [
-            measure(llm, batch, args.tokens, args.repeats, 200000)
-            for batch in args.batches
+            measure(llm, batch, args.tokens, args.repeats, 200000) for batch in args.batches
         ]
     args.out.write_text(json.dumps(result, indent=1) + "\n")
     # A leftover thread must not hold the GPU memory that another engine waits for.

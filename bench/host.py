@@ -21,7 +21,8 @@ def facts() -> dict[str, Any]:
         "triton": importlib.metadata.version("triton"),
         "vllm": importlib.metadata.version("vllm"),
         "series_id": _series_id(),
-        "commit": os.environ.get("PROJECT_COMMIT") or _output("git", "rev-parse", "--short", "HEAD"),
+        "commit": os.environ.get("PROJECT_COMMIT")
+        or _output("git", "rev-parse", "--short", "HEAD"),
     }
     if torch.cuda.is_available():
         properties = torch.cuda.get_device_properties(0)
@@ -29,9 +30,7 @@ def facts() -> dict[str, Any]:
             "gpu": properties.name,
             "gpu_memory_gib": round(properties.total_memory / 2**30, 1),
             "multiprocessors": properties.multi_processor_count,
-            "driver": _output(
-                "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"
-            ),
+            "driver": _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
         }
     return found
 

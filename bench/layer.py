@@ -19,7 +19,6 @@ from typing import Any
 import host
 import torch
 from oracle import recurrence, relative_error
-
 from vllm import _custom_ops as ops
 from vllm.model_executor.layers.mamba.ops.causal_conv1d import causal_conv1d_update
 from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.commit import (
@@ -214,16 +213,12 @@ def check(case: Case) -> dict[str, Any]:
     case.out.fill_(float("nan"))
     case.window_cuda(0)
     found["cuda_outputs_bit_equal"] = torch.equal(case.out, out_cuda)
-    found["convolution_bit_equal"] = torch.equal(
-        case.records.mixed_qkv[: qkv.shape[0]], qkv
-    )
+    found["convolution_bit_equal"] = torch.equal(case.records.mixed_qkv[: qkv.shape[0]], qkv)
     found["verify_writes_no_state"] = torch.equal(case.state, before_state)
     case.out.fill_(float("nan"))
     found["triton_outputs_bit_equal"] = torch.equal(case.window_triton(0), out_triton)
     case.commit(0, count)
-    found["committed_state_equals_triton_snapshot"] = torch.equal(
-        case.state[first], triton_state
-    )
+    found["committed_state_equals_triton_snapshot"] = torch.equal(case.state[first], triton_state)
     a, b = case.gates(0)
     q, k, v = (x[0].double().view(case.batch, case.t, -1, DIM) for x in case.split(qkv))
     _, states = recurrence(

@@ -57,7 +57,7 @@ def engines() -> list[str]:
         "accepted a step by synthetic acceptance, random weights, fp32 state. Modes that "
         "share a letter were measured in one run. Concurrency is what the engine advertises "
         "at 1,024 tokens a request and `max_num_seqs` 128. Compilation is off and piecewise "
-        "graphs break at the attention operators on every side (`bench/modes.py`); \"snapshot\" is "
+        'graphs break at the attention operators on every side (`bench/modes.py`); "snapshot" is '
         "upstream's fused CUDA kernel with FULL graphs. "
         + " ".join(f"Run {name}: {about(host)}." for name, host in sorted(hosts.items())),
         "",

@@ -21,9 +21,7 @@ CHECKOUT = ROOT / "vendor" / "vllm"
 
 def tests() -> list[str]:
     """Paths below the checkout, in the order of the series."""
-    names = [
-        line.split("#")[0].strip() for line in (ROOT / "series").read_text().splitlines()
-    ]
+    names = [line.split("#")[0].strip() for line in (ROOT / "series").read_text().splitlines()]
     found: list[str] = []
     for name in filter(None, names):
         header = (ROOT / "patches" / name).read_text().split("\n---\n")[0]

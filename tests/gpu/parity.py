@@ -46,8 +46,9 @@ def run_all(model: str, scratch: Path) -> dict[str, Any]:
         out = scratch / f"{name.replace(' ', '-')}.json"
         command = [sys.executable, str(HERE / "tiny_engine.py"), model, arguments[0], str(out)]
         with out.with_suffix(".log").open("w") as log:
-            jobs[name] = out, subprocess.Popen(
-                command + arguments[1:], stdout=log, stderr=subprocess.STDOUT
+            jobs[name] = (
+                out,
+                subprocess.Popen(command + arguments[1:], stdout=log, stderr=subprocess.STDOUT),
             )
     results = {}
     for name, (out, job) in jobs.items():
@@ -68,7 +69,10 @@ def compare(a: dict[str, Any], b: dict[str, Any]) -> dict[str, Any]:
         if at < len(pairs):
             parted.append(min(x["margins"][at], y["margins"][at]))
         drift = max(
-            [drift, *(abs(p - q) for p, q in zip(x["logprobs"][:at], y["logprobs"][:at], strict=True))]
+            [
+                drift,
+                *(abs(p - q) for p, q in zip(x["logprobs"][:at], y["logprobs"][:at], strict=True)),
+            ]
         )
     return {
         "requests": len(a["rows"]),

@@ -69,7 +69,11 @@ def ask(model: str) -> dict[str, object]:
 
     def complete() -> str:
         answer = client.completions.create(
-            model=model, prompt=PROMPT, max_tokens=64, temperature=0, extra_body={"ignore_eos": True}
+            model=model,
+            prompt=PROMPT,
+            max_tokens=64,
+            temperature=0,
+            extra_body={"ignore_eos": True},
         )
         return answer.choices[0].text
 
@@ -84,7 +88,9 @@ def ask(model: str) -> dict[str, object]:
     metrics = {
         line.split("{")[0]: float(line.rsplit(" ", 1)[1])
         for line in get("/metrics").splitlines()
-        if line.startswith("vllm:spec_decode_num_") and "per_pos" not in line and "created" not in line
+        if line.startswith("vllm:spec_decode_num_")
+        and "per_pos" not in line
+        and "created" not in line
     }
     return {
         "text": plain,

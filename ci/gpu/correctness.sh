@@ -13,8 +13,13 @@ python3 tests/gpu/serve.py "$model" "$out/serve.json" > "$out/serve-run.log" 2>&
     > "$out/kernels-tests.log" 2>&1; kernels=$?
 wait $parity; parity=$?
 wait $serve; serve=$?
+# Alone: it profiles the GPU's memory.
+python3 tests/gpu/serve.py "$model" "$out/serve-defaults.json" --defaults \
+    > "$out/serve-defaults-run.log" 2>&1; defaults=$?
 tail -3 "$out/kernels-tests.log"
 tail -60 "$out/parity.log"
 tail -30 "$out/serve-run.log"
-echo "exit codes: provenance $provenance, kernel tests $kernels, parity $parity, serve $serve"
-[ "$provenance$kernels$parity$serve" = 0000 ]
+tail -60 "$out/serve-defaults-run.log"
+echo "exit codes: provenance $provenance, kernel tests $kernels, parity $parity," \
+    "serve $serve, serve with defaults $defaults"
+[ "$provenance$kernels$parity$serve$defaults" = 00000 ]

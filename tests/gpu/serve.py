@@ -2,13 +2,15 @@
 
 `python tests/gpu/serve.py MODEL OUT.json` starts `vllm serve` with --use-replayssm and
 MTP, asks it for completions (plain, streamed, concurrent) and reads its metrics. Exit
-code 1 unless every answer comes and repeats itself.
+code 1 unless every answer comes and repeats itself. With --defaults the server is
+started as the README starts it: compiled, memory profiled.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import time
@@ -21,25 +23,34 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import host
 
 PORT = 8731
-ARGUMENTS = [
+WINDOW = [
     "--use-replayssm",
     "--no-enable-prefix-caching",
     "--speculative-config",
     '{"method": "mtp", "num_speculative_tokens": 3}',
+]
+DEFAULTS = [*WINDOW, "--compilation-config", '{"cudagraph_mode": "PIECEWISE"}']
+QUICK = [
+    *WINDOW,
     "--compilation-config",
     '{"mode": 0, "cudagraph_mode": "PIECEWISE", "cudagraph_capture_sizes": [1, 4, 16, 32]}',
-    "--additional-config",
-    '{"gdn_prefill_backend": "triton"}',
-    "--limit-mm-per-prompt",
-    '{"image": 0, "video": 0}',
     "--max-model-len", "1024",
     "--max-num-seqs", "8",
     "--kv-cache-memory-bytes", str(1 << 30),
     "--gpu-memory-utilization", "0.25",
+]  # fmt: skip
+HOST = [
+    # FlashInfer's prefill and the vision tower's kernels do not travel in the bundle.
+    "--additional-config",
+    '{"gdn_prefill_backend": "triton"}',
+    "--limit-mm-per-prompt",
+    '{"image": 0, "video": 0}',
     "--dtype", "bfloat16",
     "--host", "127.0.0.1",
     "--port", str(PORT),
 ]  # fmt: skip
+# Lines of the server's log that go into the report.
+KEEP = ("GPU KV cache size", "Maximum concurrency", "Available KV cache memory", "graph", "took")
 PROMPT = "the quick brown fox jumps over the lazy dog. the quick brown"
 
 
@@ -105,17 +116,19 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
+    parser.add_argument("--defaults", action="store_true")
     args = parser.parse_args()
-    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", args.model, *ARGUMENTS]
+    command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", args.model]
+    command += [*(DEFAULTS if args.defaults else QUICK), *HOST]
+    # Without compilation, piecewise graphs have to break at the attention operators.
+    extra = {} if args.defaults else {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}
     log = args.out.with_suffix(".log")
     with log.open("wb") as stream:
-        import os
-
         server = subprocess.Popen(
             command,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env={**os.environ, "VLLM_USE_BREAKABLE_CUDAGRAPH": "1"},
+            env={**os.environ, **extra},
         )
         try:
             wait_until_healthy(server, 300)
@@ -126,6 +139,8 @@ def main() -> int:
         finally:
             server.terminate()
             server.wait(60)
+    lines = log.read_text(errors="replace").splitlines()
+    found["log"] = [line for line in lines if any(word in line for word in KEEP)]
     report = {"host": host.facts(), "command": " ".join(command[1:]), **found}
     args.out.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))

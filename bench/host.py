@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import importlib.metadata
+import importlib.util
 import os
 import platform
 import subprocess
@@ -18,8 +19,8 @@ def facts() -> dict[str, Any]:
         "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "triton": importlib.metadata.version("triton"),
-        "vllm": importlib.metadata.version("vllm"),
+        "triton": _version("triton"),
+        "vllm": _version("vllm"),
         "series_id": _series_id(),
         "commit": os.environ.get("PROJECT_COMMIT")
         or _output("git", "rev-parse", "--short", "HEAD"),
@@ -33,6 +34,39 @@ def facts() -> dict[str, Any]:
             "driver": _output("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
         }
     return found
+
+
+def why_not() -> str | None:
+    """One sentence that says why nothing can be measured here, or None."""
+    for module, cure in (("torch", "install it"), ("vllm", "install the wheel of `make build`")):
+        if importlib.util.find_spec(module) is None:
+            return f"The benchmarks need {module}, which this Python does not have; {cure}."
+    import torch
+
+    if not torch.cuda.is_available():
+        return (
+            "The benchmarks measure an NVIDIA GPU and this host has none that torch can use; run "
+            "them on a GPU host (`make test-bench` runs their code on a CPU)."
+        )
+    return None
+
+
+def slug(gpu: str) -> str:
+    """Return the short name of a GPU, as file names carry it: "NVIDIA H200" is h200."""
+    words = [w for w in gpu.lower().split() if w not in {"nvidia", "gpu", "geforce"}]
+    return "-".join(words) or "gpu"
+
+
+def comparable(found: dict[str, Any]) -> dict[str, Any]:
+    """Return the facts that two rows must share to stand in one table."""
+    return {name: found.get(name) for name in ("gpu", "torch", "triton", "vllm", "series_id")}
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
 
 
 def _series_id() -> str | None:

@@ -1,296 +1,200 @@
-"""Verify and commit of one GDN layer against upstream's snapshot kernels, on a GPU.
+"""Verify and commit of a GDN layer against upstream's snapshots: `python bench/layer.py`.
 
-Times are medians over graph replays; each replay walks over input sets whose states
-together exceed the L2 cache several times, so every launch finds it cold. Both sides
-start after the projection: convolution, gates, recurrence, and the gated RMSNorm where
-the fused CUDA kernel does it. Checks outputs and states before timing anything.
+One row for each shape: microseconds of each side, floors from the bandwidth of a device
+copy in the same run, errors against fp64. Times are medians over graph replays that take
+turns between the sides; a replay walks over input sets that together exceed the L2 cache
+several times, so every launch finds it cold. The commit is one launch over many layers with
+all tokens accepted, and its time is given for one layer. Every row is written as soon as it
+is measured: run the same command again to go on after an interruption.
+Exit codes: 0 done, 1 a check failed, 2 usage or no GPU.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
+import itertools
 import statistics
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import host
-import torch
-from oracle import recurrence, relative_error
-from vllm import _custom_ops as ops
-from vllm.model_executor.layers.mamba.ops.causal_conv1d import causal_conv1d_update
-from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.commit import (
-    GDNRecoverSSMCommitContext,
-)
-from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.conv import (
-    gdn_recoverssm_conv_verify,
-)
-from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.records import (
-    GDNRecoverSSMRecords,
-)
-from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.recurrence import (
-    gdn_recoverssm_verify,
-)
-from vllm.third_party.flash_linear_attention.ops import (
-    fused_sigmoid_gating_delta_rule_update,
-)
+import store
 
-DIM = 128
-WIDTH = 4
-L2_TIMES = 4 * 60 * 2**20
-DEVICE = "cuda"
+FIELDS = ("H", "HV", "batch", "T", "state")
+RESULTS = Path(__file__).resolve().parent / "results"
+STATES = ("float32", "bfloat16")
+FULL: dict[str, Any] = {"HV": (48, 32, 16), "batch": (64, 32, 128, 8, 1, 256), "T": (5, 8, 2)}
+QUICK: dict[str, Any] = {"HV": (32,), "batch": (64, 8), "T": (5,)}
+REPLAYS = 12, 3  # and how many of them are dropped as warm-up
 
 
-def int32(values: Any) -> torch.Tensor:
-    return torch.as_tensor(values, dtype=torch.int32, device=DEVICE)
-
-
-class Case:
-    """Random inputs of `sets` independent steps of one layer."""
-
-    def __init__(self, h: int, hv: int, batch: int, t: int, state_dtype: torch.dtype) -> None:
-        self.h, self.hv, self.batch, self.t = h, hv, batch, t
-        self.dim = 2 * h * DIM + hv * DIM
-        size = batch * hv * DIM * DIM * state_dtype.itemsize
-        self.sets = max(2, min(64, -(-L2_TIMES // size)))
-        tokens = batch * t
-        self.x = [torch.randn(tokens, self.dim, device=DEVICE).bfloat16() for _ in range(self.sets)]
-        self.ba = [torch.randn(tokens, 2 * hv, device=DEVICE).bfloat16() for _ in range(self.sets)]
-        self.z = [torch.randn(tokens, hv, DIM, device=DEVICE).bfloat16() for _ in range(self.sets)]
-        self.weight = torch.randn(self.dim, WIDTH, device=DEVICE).bfloat16() / 2
-        self.norm = torch.rand(DIM, device=DEVICE) + 0.5
-        self.A_log = torch.empty(hv, device=DEVICE).uniform_(-4, 2)
-        self.dt_bias = torch.randn(hv, device=DEVICE).bfloat16()
-        self.cu = int32(range(0, tokens + 1, t))
-        self.ones = int32([1] * batch)
-        # Row r of set s owns t blocks; the window uses the first alone.
-        blocks = 1 + self.sets * batch * t
-        self.table = int32(range(1, blocks)).view(self.sets, batch, t)
-        self.state = torch.randn(blocks, hv, DIM, DIM, device=DEVICE).to(state_dtype)
-        self.conv = torch.randn(blocks, WIDTH - 1 + t - 1, self.dim, device=DEVICE).bfloat16()
-        self.history = self.conv[:, : WIDTH - 1].contiguous()
-        self.first = [row[:, 0].contiguous() for row in self.table]
-        self.verify_table = torch.zeros(self.sets, batch, t + 1, dtype=torch.int32, device=DEVICE)
-        self.verify_table[:, :, -1] = self.table[:, :, 0]
-        self.verify_count = int32([t + 1] * batch)
-        self.records = GDNRecoverSSMRecords.allocate(
-            batch, t, self.dim, hv, torch.bfloat16, torch.device(DEVICE)
+def shapes(values: dict[str, Any]) -> list[dict[str, Any]]:
+    """Every combination as the fields of a row, the shapes that matter most first."""
+    return [
+        {"H": 16, "HV": hv, "batch": batch, "T": t, "state": state}
+        for t, hv, batch, state in itertools.product(
+            values["T"], values["HV"], values["batch"], values.get("state", STATES)
         )
-        self.out = torch.empty(tokens, hv, DIM, device=DEVICE, dtype=torch.bfloat16)
-        layer = SimpleNamespace(
-            kv_cache=(self.history, self.state),
-            recoverssm_records=self.records,
-            A_log=self.A_log,
-            dt_bias=self.dt_bias,
-            conv_kernel_size=WIDTH,
-            num_k_heads=h,
-            tp_size=1,
-        )
-        self.context = GDNRecoverSSMCommitContext.create([layer], batch)
-
-    def split(self, qkv: torch.Tensor) -> list[torch.Tensor]:
-        parts = qkv.split([self.h * DIM, self.h * DIM, self.hv * DIM], dim=-1)
-        return [p.reshape(1, qkv.shape[0], -1, DIM).contiguous() for p in parts]
-
-    def gates(self, s: int) -> tuple[torch.Tensor, torch.Tensor]:
-        b, a = self.ba[s].chunk(2, dim=-1)
-        return a, b
-
-    def fused(self, qkv: torch.Tensor, s: int, table: torch.Tensor, count: torch.Tensor) -> None:
-        a, b = self.gates(s)
-        ops.fused_gdn_decode_post_conv_mtp(
-            mixed_qkv=qkv,
-            a=a,
-            b=b,
-            A_log=self.A_log,
-            dt_bias=self.dt_bias,
-            state_indices=table,
-            cu_seqlens=self.cu,
-            num_accepted_tokens=count,
-            state=self.state,
-            output_gate=self.z[s],
-            norm_weight=self.norm,
-            out=self.out,
-            scale=DIM**-0.5,
-            norm_eps=1e-6,
-            output_gate_activation="silu",
-        )
-
-    def native_conv(self, s: int) -> torch.Tensor:
-        return causal_conv1d_update(
-            self.x[s],
-            self.conv.transpose(-1, -2),
-            self.weight,
-            None,
-            "silu",
-            conv_state_indices=self.table[s, :, 0],
-            num_accepted_tokens=self.ones,
-            query_start_loc=self.cu,
-            max_query_len=self.t,
-            out=self.records.mixed_qkv[: self.x[s].shape[0]],
-        )
-
-    def window_conv(self, s: int) -> torch.Tensor:
-        a, b = self.gates(s)
-        return gdn_recoverssm_conv_verify(
-            self.x[s],
-            a,
-            b,
-            self.history.transpose(-1, -2),
-            self.weight,
-            None,
-            "silu",
-            self.first[s],
-            self.cu,
-            self.records,
-        )
-
-    # What is timed -------------------------------------------------------------
-
-    def snapshot_cuda(self, s: int) -> None:
-        self.fused(self.native_conv(s), s, self.table[s], self.ones)
-
-    def snapshot_triton(self, s: int) -> torch.Tensor:
-        a, b = self.gates(s)
-        q, k, v = self.split(self.native_conv(s))
-        return fused_sigmoid_gating_delta_rule_update(
-            A_log=self.A_log,
-            a=a,
-            b=b,
-            dt_bias=self.dt_bias,
-            q=q,
-            k=k,
-            v=v,
-            initial_state=self.state,
-            inplace_final_state=True,
-            cu_seqlens=self.cu,
-            ssm_state_indices=self.table[s],
-            num_accepted_tokens=self.ones,
-            use_qk_l2norm_in_kernel=True,
-        )[0][0]
-
-    def window_cuda(self, s: int) -> None:
-        self.fused(self.window_conv(s), s, self.verify_table[s], self.verify_count)
-
-    def window_triton(self, s: int) -> torch.Tensor:
-        self.window_conv(s)
-        return gdn_recoverssm_verify(
-            self.A_log,
-            self.dt_bias,
-            self.records,
-            self.state,
-            self.first[s],
-            self.cu,
-            self.h,
-            self.out,
-        )
-
-    def commit(self, s: int, count: torch.Tensor | None = None) -> None:
-        count = self.verify_count if count is None else count
-        self.context.commit(count, self.first[s], self.cu)
+    ]
 
 
-def check(case: Case) -> dict[str, Any]:
-    """Bit-equality of outputs, and state errors against fp64, on set 0."""
-    before_state, before_conv = case.state.clone(), case.conv.clone()
-    first = case.table[0, :, 0].long()
-    count = int32([1 + i % case.t for i in range(case.batch)])
-    found: dict[str, Any] = {}
+def graph_of(run: Callable[[int], Any], calls: int) -> Callable[[], None]:
+    """Return a function that replays `calls` calls as one CUDA graph."""
+    import torch
 
-    case.snapshot_cuda(0)
-    out_cuda = case.out.clone()
-    qkv = case.records.mixed_qkv[: case.x[0].shape[0]].clone()
-    picked = case.table[0].gather(1, (count - 1)[:, None].long())[:, 0].long()
-    cuda_state = case.state[picked].clone()
-    case.state.copy_(before_state)
-    case.conv.copy_(before_conv)
-    out_triton = case.snapshot_triton(0).clone()
-    triton_state = case.state[picked].clone()
-    case.state.copy_(before_state)
-
-    case.out.fill_(float("nan"))
-    case.window_cuda(0)
-    found["cuda_outputs_bit_equal"] = torch.equal(case.out, out_cuda)
-    found["convolution_bit_equal"] = torch.equal(case.records.mixed_qkv[: qkv.shape[0]], qkv)
-    found["verify_writes_no_state"] = torch.equal(case.state, before_state)
-    case.out.fill_(float("nan"))
-    found["triton_outputs_bit_equal"] = torch.equal(case.window_triton(0), out_triton)
-    case.commit(0, count)
-    found["committed_state_equals_triton_snapshot"] = torch.equal(case.state[first], triton_state)
-    a, b = case.gates(0)
-    q, k, v = (x[0].double().view(case.batch, case.t, -1, DIM) for x in case.split(qkv))
-    _, states = recurrence(
-        before_state[first].double(),
-        q,
-        k,
-        v,
-        a.double().view(case.batch, case.t, -1),
-        b.double().view(case.batch, case.t, -1),
-        case.A_log.double(),
-        case.dt_bias.double(),
-    )
-    reference = states[torch.arange(case.batch), (count - 1).long()]
-    found["state_error"] = {
-        "window": relative_error(case.state[first], reference),
-        "snapshot_cuda": relative_error(cuda_state, reference),
-        "snapshot_triton": relative_error(triton_state, reference),
-    }
-    return found
-
-
-def time_us(case: Case, name: str, replays: int = 20) -> float:
-    """Median microseconds of one launch over all sets, cold, by graph replay."""
-    run = getattr(case, name)
-    for s in range(min(3, case.sets)):
-        run(s)
+    for i in range(min(3, calls)):
+        run(i)
     torch.cuda.synchronize()
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for s in range(case.sets):
-            run(s)
-    times = []
+        for i in range(calls):
+            run(i)
+    return graph.replay
+
+
+def elapsed_us(replay: Callable[[], None], *, gpu: bool) -> float:
+    if not gpu:
+        start = time.perf_counter()
+        replay()
+        return 1e6 * (time.perf_counter() - start)
+    import torch
+
+    before, after = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    before.record()
+    replay()
+    after.record()
+    after.synchronize()
+    return 1e3 * float(before.elapsed_time(after))
+
+
+def times_us(case: Any, replays: int, dropped: int) -> dict[str, float]:
+    """Median microseconds of each side, for one layer."""
+    gpu = case.device.type == "cuda"
+    sides = {}
+    for name, (run, calls, layers) in case.timed().items():
+        replay = (
+            graph_of(run, calls) if gpu else lambda run=run, calls=calls: [*map(run, range(calls))]
+        )
+        sides[name] = replay, calls * layers
+    found: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(replays):
-        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        start.record()
-        graph.replay()
-        end.record()
-        end.synchronize()
-        times.append(1e3 * start.elapsed_time(end) / case.sets)
-    return round(statistics.median(times[3:]), 2)
+        for name, (replay, layers) in sides.items():
+            found[name].append(elapsed_us(replay, gpu=gpu) / layers)
+    return {name: round(statistics.median(t[dropped:]), 2) for name, t in found.items()}
 
 
-NAMES = ("snapshot_cuda", "snapshot_triton", "window_cuda", "window_triton", "commit")
+def bandwidth_gb_s(device: str, size: int) -> float:
+    """Bytes read and written a second by a big copy on the device."""
+    import torch
+
+    source = torch.ones(size, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    times = [elapsed_us(lambda: target.copy_(source), gpu=device == "cuda") for _ in range(10)]
+    return round(2 * size / statistics.median(times[2:]) / 1e3, 1)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--heads", nargs="+", default=["16/16", "16/32", "16/48"])
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 128])
-    parser.add_argument("--tokens", type=int, nargs="+", default=[2, 5, 7])
-    args = parser.parse_args()
+def measure(fields: dict[str, Any], gb_s: float, device: str, replays: tuple[int, int],
+            layers: int | None = None) -> dict[str, Any]:  # fmt: skip
+    """Return the row of one shape."""
+    from layer_case import Case, Shape
+
+    shape = Shape(**fields)
+    case = Case(shape, device, layers)
+    row = {**fields, "layers": case.layers, "check": case.check()}
+    row["us"] = times_us(case, *replays)
+    read = shape.batch * shape.state_bytes / gb_s / 1e3
+    row["floor_us"] = {"read": round(read, 2), "read_write": round(2 * read, 2)}
+    row["bytes"] = case.memory()
+    return row
+
+
+def sentence(row: dict[str, Any]) -> str:
+    us = row["us"]
+    native = min(us[name] for name in us if name.startswith("snapshot"))
+    both = us["verify"] + us["commit"]
+    return (
+        f"{row['state']} HV {row['HV']} batch {row['batch']} T {row['T']}: native {native} us, "
+        f"verify {us['verify']} + commit {us['commit']} us, {native / both:.2f} x"
+    )
+
+
+def sound(row: dict[str, Any]) -> bool:
+    """Whether the window computed what the snapshots compute (within twice their error)."""
+    check = row["check"]
+    return check["verify_writes_no_state"] and all(
+        error["window"] <= 2 * max(e for name, e in error.items() if name != "window")
+        for error in (check["output_error"], check["state_error"])
+    )
+
+
+def run(found: store.Store, todo: list[dict[str, Any]], gb_s: float, device: str,
+        replays: tuple[int, int], layers: int | None = None) -> list[str]:  # fmt: skip
+    """Measure what the file lacks; return a sentence for each row whose check failed."""
+    missing = [fields for fields in todo if not found.has("rows", fields)]
+    if len(missing) < len(todo):
+        print(f"{len(todo) - len(missing)} of {len(todo)} rows are in {found.path.name} already")
+    start, failed = time.monotonic(), []
+    for i, fields in enumerate(missing, 1):
+        row = measure(fields, gb_s, device, replays, layers)
+        found.add("rows", row)
+        left = (time.monotonic() - start) / i * (len(missing) - i)
+        print(f"[{i}/{len(missing)}] {sentence(row)}; {left:.0f} s left", flush=True)
+        if not sound(row):
+            failed.append(f"check failed: {sentence(row)}: {row['check']}")
+        if device == "cuda":
+            import torch
+
+            torch.cuda.empty_cache()
+    return failed
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("--out", type=Path, help="default: bench/results/GPU-kernels.json")
+    found.add_argument(
+        "--quick", action="store_true", help="a few shapes, into GPU-kernels-quick.json"
+    )
+    found.add_argument("--value-heads", type=int, nargs="+", metavar="HV")
+    found.add_argument("--batches", type=int, nargs="+", metavar="B")
+    found.add_argument("--tokens", type=int, nargs="+", metavar="T", help="1 + drafts")
+    found.add_argument("--states", nargs="+", choices=STATES)
+    return found
+
+
+def main() -> int:
+    args = parser().parse_args()
+    if reason := host.why_not():
+        print(reason, file=sys.stderr)
+        return 2
+    import torch
+
     torch.manual_seed(0)
-    rows = []
-    for heads in args.heads:
-        h, hv = map(int, heads.split("/"))
-        for dtype in (torch.float32, torch.bfloat16):
-            for batch in args.batches:
-                for t in args.tokens:
-                    case = Case(h, hv, batch, t, dtype)
-                    row: dict[str, Any] = {
-                        "H": h, "HV": hv, "batch": batch, "T": t, "state": str(dtype)[6:],
-                    }  # fmt: skip
-                    row["check"] = check(case)
-                    row["us"] = {name: time_us(case, name) for name in NAMES}
-                    rows.append(row)
-                    print(json.dumps(row), flush=True)
-                    del case
-                    torch.cuda.empty_cache()
-    result = {"host": host.facts(), "command": " ".join(["python", *sys.argv]), "rows": rows}
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
+    values = dict(QUICK if args.quick else FULL)
+    given = {"HV": args.value_heads, "batch": args.batches, "T": args.tokens, "state": args.states}
+    values |= {name: value for name, value in given.items() if value}
+    facts = host.facts()
+    name = f"{host.slug(facts['gpu'])}-kernels{'-quick' * args.quick}.json"
+    settings = host.comparable(facts) | {"replays": REPLAYS[0]}
+    try:
+        found = store.Store(args.out or RESULTS / name, {"rows": FIELDS}, settings)
+    except store.UnreadableError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if found.note:
+        print(found.note)
+    gb_s = bandwidth_gb_s("cuda", 2 << 30)
+    print(f"{facts['gpu']}: a device copy moves {gb_s:.0f} GB/s")
+    found.begin({"host": facts, "command": " ".join(["python", *sys.argv]), "bandwidth_gb_s": gb_s})
+    failed = run(found, shapes(values), gb_s, "cuda", REPLAYS)
+    for line in failed:
+        print(line, file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":
-    main()
+    sys.exit(main())

@@ -1,4 +1,4 @@
-"""The gated delta rule from its definition, in fp64."""
+"""The gated delta rule and the gated norm behind it from their definitions, in fp64."""
 
 from __future__ import annotations
 
@@ -36,6 +36,12 @@ def recurrence(
         outputs.append(torch.einsum("bhvk,bhk->bhv", state, q[:, t]))
         states.append(state)
     return torch.stack(outputs, 1), torch.stack(states, 1)
+
+
+def gated_norm(o: torch.Tensor, z: torch.Tensor, weight: torch.Tensor, eps: float) -> torch.Tensor:
+    """RMSNorm over the last dimension times silu(z), all in float64."""
+    normed = o * (o.square().mean(-1, keepdim=True) + eps).rsqrt()
+    return normed * weight * z * z.sigmoid()
 
 
 def relative_error(value: torch.Tensor, reference: torch.Tensor) -> float:

@@ -1,0 +1,150 @@
+"""The figures that tables, plots and targets are about, computed from measured rows.
+
+A figure of a row that lacks what it needs is None: not measured.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Row = dict[str, Any]
+
+# ---- kernels: one row a shape ----------------------------------------------------------------
+
+
+def native_us(row: Row) -> float | None:
+    """Return the better of upstream's paths; both must have been measured."""
+    us = row["us"]
+    if "snapshot_cuda" not in us or "snapshot_triton" not in us:
+        return None
+    return float(min(us["snapshot_cuda"], us["snapshot_triton"]))
+
+
+def verify_us(row: Row) -> float | None:
+    return row["us"].get("verify")
+
+
+def window_us(row: Row) -> float | None:
+    us = row["us"]
+    return us["verify"] + us["commit"] if "verify" in us and "commit" in us else None
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above is not None and below else None
+
+
+def speedup(row: Row) -> float | None:
+    """Native over verify plus commit."""
+    return _ratio(native_us(row), window_us(row))
+
+
+def critical_speedup(row: Row) -> float | None:
+    """Native over what the step waits for when the commit is folded or overlapped."""
+    return _ratio(native_us(row), row["us"].get("critical"))
+
+
+def commit_over_floor(row: Row) -> float | None:
+    """The commit over one read and one write of the states."""
+    return _ratio(row["us"].get("commit"), row["floor_us"]["read_write"])
+
+
+def memory_in_states(row: Row) -> float | None:
+    """State and window of a request, in states."""
+    found = row.get("bytes")
+    return (found["state"] + found["window"]) / found["state"] if found else None
+
+
+def state_error(row: Row) -> float | None:
+    """Relative error of the committed state against fp64."""
+    return row["check"]["state_error"].get("window")
+
+
+def output_error_ratio(row: Row) -> float | None:
+    """Error of the verify's outputs against fp64 over that of the worse snapshot's."""
+    errors = row["check"]["output_error"]
+    native = [error for name, error in errors.items() if name != "window"]
+    return _ratio(errors.get("window"), max(native, default=None))
+
+
+# ---- engines: one row a measurement, several repeats ------------------------------------------
+
+SAME_LOAD = ("geometry", "drafts", "level", "batch")
+
+
+def medians(rows: Iterable[Row]) -> list[Row]:
+    """One row for each engine and load, its numbers the medians over the repeats."""
+    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[row["mode"], *(row[name] for name in SAME_LOAD)].append(row)
+    found = []
+    for group in groups.values():
+        numbers = {
+            name: statistics.median(row[name] for row in group)
+            for name, value in group[0].items()
+            if isinstance(value, float)
+        }
+        rates = sorted(row["tokens_per_s"] for row in group)
+        found.append(
+            {**group[0], **numbers, "repeats": len(group), "spread": (rates[0], rates[-1]),
+             "running": max(row["running"] for row in group)}
+        )  # fmt: skip
+    return found
+
+
+def compared(rows: Iterable[Row]) -> list[Row]:
+    """One row for each load: the modes side by side.
+
+    No speculation does not depend on drafts or acceptance, so it stands beside all of them.
+    """
+    by_load: dict[tuple[Any, ...], Row] = {}
+    plain: dict[tuple[Any, ...], Row] = {}
+    for row in medians(rows):
+        if row["drafts"] == 0:
+            plain[row["geometry"], row["batch"]] = row
+            continue
+        key = tuple(row[name] for name in SAME_LOAD)
+        load = by_load.setdefault(key, {**dict(zip(SAME_LOAD, key, strict=True)), "modes": {}})
+        load["modes"][row["mode"]] = row
+    for load in by_load.values():
+        if found := plain.get((load["geometry"], load["batch"])):
+            load["modes"]["none"] = found
+        load["T"] = load["drafts"] + 1
+    return list(by_load.values())
+
+
+def _against(mode: str, load: Row) -> float | None:
+    rates = [load["modes"].get(name, {}).get("tokens_per_s") for name in ("window", mode)]
+    return _ratio(rates[0], rates[1])
+
+
+def window_over_snapshot(load: Row) -> float | None:
+    """Tokens per second of the window over those of the snapshots."""
+    return _against("snapshot", load)
+
+
+def window_over_none(load: Row) -> float | None:
+    """Tokens per second of the window over those without speculation."""
+    return _against("none", load)
+
+
+def out_of_blocks(row: Row) -> bool:
+    """Whether requests had to wait: fewer ran together than were asked for."""
+    return bool(row["running"] < row["batch"])
+
+
+FIGURES: dict[str, Callable[[Row], float | None]] = {
+    function.__name__: function
+    for function in (
+        verify_us, speedup, critical_speedup, commit_over_floor, memory_in_states, state_error,
+        output_error_ratio, window_over_snapshot, window_over_none,
+    )
+}  # fmt: skip
+
+
+def rows_of(source: str, files: dict[str, dict[str, Any]]) -> list[Row]:
+    """Return the rows that a target of this source is about; no file, no rows."""
+    rows = files.get(source, {}).get("rows", [])
+    return compared(rows) if source == "engine" else rows

@@ -1,0 +1,265 @@
+"""One GDN layer's speculative step, native and with the window: the only place where the
+benchmarks call kernels.
+
+All sides do the same work: convolution, gates, recurrence, gated RMSNorm. The native
+snapshots write the state after each token; the window's verify writes none, and its commit
+advances the states of many layers by the accepted prefix in one launch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from oracle import gated_norm, recurrence, relative_error
+from vllm import _custom_ops as ops
+from vllm.model_executor.layers.mamba.ops.causal_conv1d import causal_conv1d_update
+from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.commit import (
+    GDNRecoverSSMCommitContext,
+)
+from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.conv import (
+    gdn_recoverssm_conv_verify,
+)
+from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.records import (
+    GDNRecoverSSMRecords,
+)
+from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.recurrence import (
+    gdn_recoverssm_verify,
+)
+from vllm.third_party.flash_linear_attention.ops import (
+    fused_sigmoid_gating_delta_rule_update,
+)
+from vllm.third_party.flash_linear_attention.ops.layernorm_guard import rmsnorm_fn
+
+DIM = 128  # K = V
+WIDTH = 4
+EPS = 1e-6
+COLD_BYTES = 4 * 60 * 2**20  # several times the L2 cache
+LAYERS = 8, 48  # fewest and most that a commit launch covers
+CHECKED_ROWS = 16
+
+
+@dataclass(frozen=True)
+class Shape:
+    """Key heads, value heads, requests, tokens a request, dtype of the state."""
+
+    H: int
+    HV: int
+    batch: int
+    T: int
+    state: str
+
+    @property
+    def dtype(self) -> torch.dtype:
+        dtype = getattr(torch, self.state)
+        assert isinstance(dtype, torch.dtype)
+        return dtype
+
+    @property
+    def state_bytes(self) -> int:
+        """Of one recurrent state of one request."""
+        return self.HV * DIM * DIM * self.dtype.itemsize
+
+
+class Case:
+    """Random inputs of `sets` independent steps, each of a layer of its own."""
+
+    def __init__(self, shape: Shape, device: str = "cuda", layers: int | None = None) -> None:
+        self.shape, self.device = shape, torch.device(device)
+        h, hv, batch, t = shape.H, shape.HV, shape.batch, shape.T
+        sets = -(-COLD_BYTES // (batch * shape.state_bytes))
+        self.layers = layers or min(max(LAYERS[0], sets), LAYERS[1])
+        self.sets = self.layers if layers else -(-sets // self.layers) * self.layers
+        self.dim, tokens, n = 2 * h * DIM + hv * DIM, batch * t, self.sets
+        bf16 = torch.bfloat16
+        self.x = self.normal(n, tokens, self.dim)
+        self.ba = self.normal(n, tokens, 2 * hv)
+        self.z = self.normal(n, tokens, hv, DIM)
+        self.weight = self.normal(self.dim, WIDTH) / 2
+        self.norm = torch.rand(DIM, device=device) + 0.5
+        self.A_log = torch.empty(hv, device=device).uniform_(-4, 2)
+        self.dt_bias = self.normal(hv)
+        self.cu = self.int32(range(0, tokens + 1, t))
+        self.ones, self.full = self.int32([1] * batch), self.int32([t] * batch)
+        # Request r of a set owns T consecutive blocks; the window uses the first alone.
+        self.state = self.normal(n * tokens + 1, hv, DIM, DIM, dtype=shape.dtype)
+        self.conv = self.normal(n * batch + 1, WIDTH - 1 + t - 1, self.dim)
+        self.history = self.normal(n * tokens + 1, WIDTH - 1, self.dim)
+        self.table = self.int32(range(1, n * tokens + 1)).view(n, batch, t)
+        self.conv_rows = self.int32(range(1, n * batch + 1)).view(n, batch)
+        self.first = self.table[0, :, 0].contiguous()  # of each layer's own view
+        self.qkv = torch.empty(tokens, self.dim, device=device, dtype=bf16)
+        self.out = torch.empty(tokens, hv, DIM, device=device, dtype=bf16)
+        self.has_fused = self.device.type == "cuda" and hasattr(
+            torch.ops._C, "fused_gdn_decode_post_conv_mtp"
+        )
+        self.prepare_window()
+
+    def normal(self, *size: int, dtype: torch.dtype = torch.bfloat16) -> torch.Tensor:
+        return torch.empty(*size, device=self.device, dtype=dtype).normal_()
+
+    def int32(self, values: Any) -> torch.Tensor:
+        return torch.as_tensor(values, dtype=torch.int32, device=self.device)
+
+    # Native -----------------------------------------------------------------------------
+
+    def native_conv(self, s: int) -> torch.Tensor:
+        return causal_conv1d_update(
+            self.x[s], self.conv.transpose(-1, -2), self.weight, None, "silu",
+            conv_state_indices=self.conv_rows[s], num_accepted_tokens=self.ones,
+            query_start_loc=self.cu, max_query_len=self.shape.T, out=self.qkv,
+        )  # fmt: skip
+
+    def fused(self, qkv: torch.Tensor, s: int, table: torch.Tensor, count: torch.Tensor) -> Any:
+        b, a = self.ba[s].chunk(2, dim=-1)
+        return ops.fused_gdn_decode_post_conv_mtp(
+            mixed_qkv=qkv, a=a, b=b, A_log=self.A_log, dt_bias=self.dt_bias,
+            state_indices=table, cu_seqlens=self.cu, num_accepted_tokens=count,
+            state=self.state, output_gate=self.z[s], norm_weight=self.norm, out=self.out,
+            scale=DIM**-0.5, norm_eps=EPS, output_gate_activation="silu",
+        )  # fmt: skip
+
+    def split(self, qkv: torch.Tensor) -> list[torch.Tensor]:
+        h, hv = self.shape.H, self.shape.HV
+        parts = qkv.split([h * DIM, h * DIM, hv * DIM], dim=-1)
+        return [p.reshape(1, qkv.shape[0], -1, DIM).contiguous() for p in parts]
+
+    def gated_norm(self, o: torch.Tensor, s: int) -> torch.Tensor:
+        return rmsnorm_fn(
+            o.view(-1, DIM), self.norm, None, z=self.z[s].view(-1, DIM), eps=EPS,
+            group_size=None, norm_before_gate=True, activation="silu",
+        ).view(self.out.shape)  # fmt: skip
+
+    def snapshot_cuda(self, s: int) -> torch.Tensor:
+        self.fused(self.native_conv(s), s, self.table[s], self.ones)
+        return self.out
+
+    def snapshot_triton(self, s: int) -> torch.Tensor:
+        b, a = self.ba[s].chunk(2, dim=-1)
+        q, k, v = self.split(self.native_conv(s))
+        out, _ = fused_sigmoid_gating_delta_rule_update(
+            A_log=self.A_log, a=a, b=b, dt_bias=self.dt_bias, q=q, k=k, v=v,
+            initial_state=self.state, inplace_final_state=True, cu_seqlens=self.cu,
+            ssm_state_indices=self.table[s], num_accepted_tokens=self.ones,
+            use_qk_l2norm_in_kernel=True,
+        )  # fmt: skip
+        return self.gated_norm(out[0], s)
+
+    # Window: everything that knows the series' kernels ------------------------------------
+
+    def prepare_window(self) -> None:
+        """Layers with states, records and commit contexts, as the engine makes them."""
+        batch, t, tokens = self.shape.batch, self.shape.T, self.shape.batch * self.shape.T
+        self.window_layers = [
+            SimpleNamespace(
+                kv_cache=(
+                    self.history[s * tokens : (s + 1) * tokens + 1],
+                    self.state[s * tokens : (s + 1) * tokens + 1],
+                ),
+                recoverssm_records=GDNRecoverSSMRecords.allocate(
+                    batch, t, self.dim, self.shape.HV, torch.bfloat16, self.device
+                ),
+                A_log=self.A_log, dt_bias=self.dt_bias, conv_kernel_size=WIDTH,
+                num_k_heads=self.shape.H, tp_size=1,
+            )
+            for s in range(self.sets)
+        ]  # fmt: skip
+        self.contexts = [
+            GDNRecoverSSMCommitContext.create(self.window_layers[i : i + self.layers], batch)
+            for i in range(0, self.sets, self.layers)
+        ]
+        # The fused kernel verifies when told to read a column that it does not write.
+        self.verify_table = torch.zeros_like(self.table[:, :, :1]).repeat(1, 1, t + 1)
+        self.verify_table[:, :, -1] = self.table[:, :, 0]
+        self.verify_count = self.int32([t + 1] * batch)
+
+    def verify(self, s: int) -> torch.Tensor:
+        b, a = self.ba[s].chunk(2, dim=-1)
+        layer = self.window_layers[s]
+        history, state = layer.kv_cache
+        qkv = gdn_recoverssm_conv_verify(
+            self.x[s], a, b, history.transpose(-1, -2), self.weight, None, "silu", self.first,
+            self.cu, layer.recoverssm_records,
+        )  # fmt: skip
+        if self.has_fused:
+            self.fused(qkv, s, self.verify_table[s], self.verify_count)
+            return self.out
+        gdn_recoverssm_verify(
+            self.A_log, self.dt_bias, layer.recoverssm_records, state, self.first, self.cu,
+            self.shape.H, self.out,
+        )  # fmt: skip
+        return self.gated_norm(self.out, s)
+
+    def commit(self, context: int, count: torch.Tensor | None = None) -> None:
+        """Advance all layers of a context in one launch, by default by all T tokens."""
+        self.contexts[context].commit(self.full if count is None else count, self.first, self.cu)
+
+    # critical(s): the part of verify and commit that the step waits for, once a commit is
+    # folded into the verify or overlapped; timed where it exists.
+    critical = None
+
+    def window_bytes(self) -> int:
+        """Memory of one request's window in one layer."""
+        records = vars(self.window_layers[0].recoverssm_records).values()
+        return sum(r.numel() * r.element_size() for r in records) // self.shape.batch
+
+    # What is timed and checked ------------------------------------------------------------
+
+    def timed(self) -> dict[str, tuple[Any, int, int]]:
+        """Return name -> (function, calls, layers a call covers)."""
+        found = {"snapshot_triton": (self.snapshot_triton, self.sets, 1)}
+        if self.has_fused:
+            found["snapshot_cuda"] = (self.snapshot_cuda, self.sets, 1)
+        found["verify"] = (self.verify, self.sets, 1)
+        found["commit"] = (self.commit, len(self.contexts), self.layers)
+        if self.critical is not None:
+            found["critical"] = (self.critical, self.sets, 1)
+        return found
+
+    def memory(self) -> dict[str, int]:
+        """Bytes of one request in one layer: a state with its history, and the window."""
+        history = self.history[0].numel() * self.history.element_size()
+        return {"state": self.shape.state_bytes + history, "window": self.window_bytes()}
+
+    def check(self) -> dict[str, Any]:
+        """Errors of outputs and states against fp64 on the first set, at mixed counts."""
+        tokens, rows = self.x.shape[1], min(self.shape.batch, CHECKED_ROWS)
+        owned, first = slice(1, tokens + 1), self.first.long()
+        before = self.state[owned].clone(), self.conv[: self.shape.batch + 1].clone()
+        self.conv[1 : self.shape.batch + 1, : WIDTH - 1] = self.history[first]
+        count = self.int32([1 + i % self.shape.T for i in range(self.shape.batch)])
+        picked = self.table[0].gather(1, (count - 1)[:, None].long())[:rows, 0].long()
+        settled = self.conv[: self.shape.batch + 1].clone()
+        outputs, states = {}, {}
+        names = ["snapshot_triton", *["snapshot_cuda"] * self.has_fused]
+        for name in names:
+            self.conv[: self.shape.batch + 1] = settled
+            outputs[name] = getattr(self, name)(0).clone()
+            states[name] = self.state[picked].clone()
+            self.state[owned] = before[0]
+        qkv = self.qkv.clone()
+        for s in reversed(range(self.layers)):  # the last is set 0, whose outputs are looked at
+            outputs["window"] = self.verify(s)
+        outputs["window"] = outputs["window"].clone()
+        untouched = torch.equal(self.state[owned], before[0])
+        self.commit(0, count)
+        states["window"] = self.state[first[:rows]].clone()
+        self.state[owned], self.conv[: self.shape.batch + 1] = before
+
+        def of(x: torch.Tensor) -> torch.Tensor:
+            return x.view(self.shape.batch, self.shape.T, -1, DIM)[:rows].double()
+
+        b, a = self.ba[0].view(self.shape.batch, self.shape.T, -1)[:rows].double().chunk(2, -1)
+        want, after = recurrence(
+            before[0][first[:rows] - 1].double(), *(of(x[0]) for x in self.split(qkv)), a, b,
+            self.A_log.double(), self.dt_bias.double(),
+        )  # fmt: skip
+        want = gated_norm(want, of(self.z[0]), self.norm.double(), EPS)
+        after = after[torch.arange(rows), (count[:rows] - 1).long()]
+        return {
+            "verify_writes_no_state": untouched,
+            "output_error": {n: relative_error(of(o), want) for n, o in outputs.items()},
+            "state_error": {n: relative_error(s, after) for n, s in states.items()},
+        }

@@ -1,163 +1,183 @@
-"""Throughput of one way of serving one geometry: `python bench/engine.py --help`.
+"""One engine that measures what it is asked to: started by bench/engines.py.
 
-Random weights and random prompts; drafts are accepted by chance at a set mean length
-(synthetic rejection sampling), so every mode does the same work. Writes one JSON file.
+`python bench/engine.py GEOMETRY MODE --reply-fd N` starts the engine, writes one line of JSON
+about it to the descriptor N, and then one line for each request line on its standard input:
+{"batch": 32, "tokens": 120, "acceptance": 3.0, "seed": 0}. Weights are random, except those
+of `tiny`, the trained checkpoint that --tiny names. With random weights drafts are accepted by
+chance at the mean length asked for (synthetic rejection sampling), so all modes do the same
+work.
 """
 
 from __future__ import annotations
 
 import argparse
-import contextlib
-import fcntl
 import json
 import os
 import random
-import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import geometry
-import host
 import modes
+from stepwatch import StepWatch
+
+MAX_LEN = 1024
+PROMPT = 32
+VOCABULARY = 200000
 
 
-@contextlib.contextmanager
-def alone(meeting: Path | None, engines: int) -> Iterator[None]:
-    """Let engines start together, but measure one by one once all have started.
-
-    An engine that failed counts as started when its starter leaves a file for it.
-    """
-    if meeting is None:
-        yield
-        return
-    (meeting / f"started-{os.getpid()}").touch()
-    while len(list(meeting.glob("started-*"))) < engines:
-        time.sleep(0.5)
-    with (meeting / "lock").open("w") as stream:
-        fcntl.flock(stream, fcntl.LOCK_EX)
-        yield
-
-
-def process_memory_gib() -> float:
+def process_memory_gib() -> float | None:
     """GPU memory of this process and its children, as the driver counts it."""
     import psutil
-    import pynvml
 
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+        device = pynvml.nvmlDeviceGetHandleByIndex(0)
+        running = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+    except pynvml.NVMLError:
+        return None
     mine = {os.getpid(), *(c.pid for c in psutil.Process().children(recursive=True))}
-    pynvml.nvmlInit()
-    device = pynvml.nvmlDeviceGetHandleByIndex(0)
-    used = [
-        p.usedGpuMemory or 0
-        for p in pynvml.nvmlDeviceGetComputeRunningProcesses(device)
-        if p.pid in mine
-    ]
-    return round(sum(used) / 2**30, 2)
+    return round(sum(p.usedGpuMemory or 0 for p in running if p.pid in mine) / 2**30, 2)
 
 
-def counter(llm: Any, name: str) -> float:
-    """Sum of a Prometheus counter of the engine."""
-    return sum(m.value for m in llm.get_metrics() if m.name == name)
+def set_acceptance(worker: Any, length: float) -> None:
+    """Runs in the worker: the mean tokens a step of synthetic acceptance, from now on."""
+    import torch
+    from vllm.config.speculative import SpeculativeConfig
+    from vllm.v1.spec_decode.utils import unconditional_to_conditional_rates
+
+    kept = worker.model_runner.rejection_sampler.synthetic_conditional_rates
+    rates = SpeculativeConfig._acceptance_length_to_rates(length, kept.numel())
+    # In place: a captured graph may hold its address.
+    kept.copy_(torch.tensor(unconditional_to_conditional_rates(rates), dtype=kept.dtype))
 
 
-def measure(llm: Any, batch: int, tokens: int, repeats: int, vocab: int) -> dict[str, Any]:
-    """Median output tokens per second of `batch` requests decoded together."""
-    from vllm import SamplingParams
-    from vllm.inputs import TokensPrompt
+class Engine:
+    """An engine, and what it was told before."""
 
-    sampling = SamplingParams(temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False)
-    rates, steps_ms, lengths = [], [], []
-    for repeat in range(repeats + 1):  # the first warms up
-        prompts = [
-            TokensPrompt(prompt_token_ids=random.choices(range(vocab), k=32)) for _ in range(batch)
-        ]
-        drafts = counter(llm, "vllm:spec_decode_num_drafts")
-        accepted = counter(llm, "vllm:spec_decode_num_accepted_tokens")
-        start = time.perf_counter()
-        outputs = llm.generate(prompts, sampling, use_tqdm=False)
-        elapsed = time.perf_counter() - start
-        if repeat == 0:
-            continue
-        drafts = counter(llm, "vllm:spec_decode_num_drafts") - drafts
-        accepted = counter(llm, "vllm:spec_decode_num_accepted_tokens") - accepted
-        rates.append(sum(len(o.outputs[0].token_ids) for o in outputs) / elapsed)
-        steps = drafts / batch if drafts else tokens
-        steps_ms.append(1e3 * elapsed / steps)
-        lengths.append(1 + accepted / drafts if drafts else 1.0)
-    return {
-        "batch": batch,
-        "tokens_per_s": round(statistics.median(rates), 1),
-        "tokens_per_s_all": [round(rate, 1) for rate in rates],
-        "ms_per_step": round(statistics.median(steps_ms), 3),
-        "acceptance_length": round(statistics.median(lengths), 3),
-    }
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.args, self.mode = args, modes.MODES[args.mode]
+        self.synthetic = self.mode.drafts and args.geometry != "tiny"
+        self.acceptance: float | None = None
+        self.seen: set[int] = set()
+        self.watch = StepWatch()
+        query = 1 + args.drafts if self.mode.drafts else 1
+        sizes = sorted({*args.batches, *(batch * query for batch in args.batches)})
+        # Engines set the acceptance length between measurements by a function sent to the worker.
+        os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
+        started = time.perf_counter()
+        with tempfile.TemporaryDirectory() as scratch:
+            if args.geometry == "tiny":
+                model, load = str(args.tiny), "auto"
+            else:
+                model, load = str(geometry.write(args.geometry, Path(scratch))), "dummy"
+            arguments = modes.engine_arguments(
+                self.mode, model,
+                drafts=args.drafts, capture_sizes=sizes, eager=args.eager,
+                synthetic_acceptance=1.0 if self.synthetic else None, compiled=args.compiled,
+                load_format=load, max_model_len=MAX_LEN, max_num_seqs=max(args.batches),
+                max_num_batched_tokens=8192, kv_cache_memory_bytes=int(args.kv_gib * 2**30),
+                disable_log_stats=False, seed=0,
+            )  # fmt: skip
+            from vllm import LLM
 
+            self.llm = LLM(**arguments)
+        self.started = time.perf_counter() - started
+        self.watch.install(self.llm.llm_engine)
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("geometry", choices=sorted(geometry.GEOMETRIES))
-    parser.add_argument("mode", choices=sorted(modes.MODES))
-    parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--drafts", type=int, default=4)
-    parser.add_argument("--acceptance", type=float, default=3.0)
-    parser.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 128])
-    parser.add_argument("--tokens", type=int, default=192)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--kv-gib", type=int, default=16)
-    parser.add_argument("--meeting", type=Path, help="a folder shared by engines that take turns")
-    parser.add_argument("--engines", type=int, default=1, help="how many meet there")
-    args = parser.parse_args()
+    def about(self) -> dict[str, Any]:
+        cache = self.llm.llm_engine.vllm_config.cache_config
+        return {
+            "about": self.mode.about, "start_s": round(self.started, 1),
+            "kv_cache_gib": self.args.kv_gib, "kv_cache_tokens": cache.kv_cache_size_tokens,
+            "advertised": cache.kv_cache_max_concurrency, "max_model_len": MAX_LEN,
+            "max_num_seqs": max(self.args.batches), "gpu_memory_gib": process_memory_gib(),
+        }  # fmt: skip
 
-    random.seed(0)
-    mode = modes.MODES[args.mode]
-    query_len = 1 + args.drafts if mode.drafts else 1
-    sizes = sorted({*args.batches, *(b * query_len for b in args.batches)})
-    with tempfile.TemporaryDirectory() as scratch:
-        arguments = modes.engine_arguments(
-            mode,
-            str(geometry.write(args.geometry, Path(scratch))),
-            drafts=args.drafts,
-            capture_sizes=sizes,
-            synthetic_acceptance=args.acceptance,
-            load_format="dummy",
-            max_model_len=1024,
-            max_num_seqs=max(args.batches),
-            max_num_batched_tokens=8192,
-            kv_cache_memory_bytes=args.kv_gib << 30,
-            disable_log_stats=False,
+    def prompts(self, batch: int, seed: int) -> list[list[int]]:
+        """Random tokens, or for the trained checkpoint what it was trained on."""
+        if self.args.geometry == "tiny":
+            sys.path.append(str(Path(__file__).resolve().parents[1] / "tests"))
+            from tinymodel.tasks import Tasks, docstrings
+
+            return Tasks(seed, docstrings()).batch(batch, PROMPT)[1]
+        draw = random.Random(seed)
+        return [draw.choices(range(VOCABULARY), k=PROMPT) for _ in range(batch)]
+
+    def counter(self, name: str) -> float:
+        name = f"vllm:spec_decode_num_{name}"
+        return float(sum(m.value for m in self.llm.get_metrics() if m.name == name))
+
+    def generate(self, batch: int, tokens: int, seed: int) -> dict[str, Any]:
+        from vllm import SamplingParams
+        from vllm.inputs import TokensPrompt
+
+        sampling = SamplingParams(
+            temperature=0, max_tokens=tokens, ignore_eos=True, detokenize=False
         )
-        from vllm import LLM
-
+        prompts = [TokensPrompt(prompt_token_ids=p) for p in self.prompts(batch, seed)]
+        self.watch.steps.clear()
+        drafts, accepted = self.counter("drafts"), self.counter("accepted_tokens")
         start = time.perf_counter()
-        llm = LLM(**arguments)
-        started = time.perf_counter() - start
-    cache = llm.llm_engine.vllm_config.cache_config
-    result = {
-        "geometry": args.geometry,
-        "mode": args.mode,
-        "about": mode.about,
-        "drafts": args.drafts if mode.drafts else 0,
-        "start_s": round(started, 1),
-        "kv_cache_gib": args.kv_gib,
-        "kv_cache_tokens": cache.kv_cache_size_tokens,
-        "max_concurrency": cache.kv_cache_max_concurrency,
-        "max_model_len": 1024,
-        "gpu_memory_gib": process_memory_gib(),
-        "host": host.facts(),
-        "command": " ".join(["python", *sys.argv]),
-    }
-    with alone(args.meeting, args.engines):
-        result["batches"] = [
-            measure(llm, batch, args.tokens, args.repeats, 200000) for batch in args.batches
-        ]
-    args.out.write_text(json.dumps(result, indent=1) + "\n")
-    # A leftover thread must not hold the GPU memory that another engine waits for.
-    llm.llm_engine.engine_core.shutdown()
-    os._exit(0)
+        outputs = self.llm.generate(prompts, sampling, use_tqdm=False)
+        seconds = time.perf_counter() - start
+        drafts, accepted = (
+            self.counter("drafts") - drafts,
+            self.counter("accepted_tokens") - accepted,
+        )
+        produced = sum(len(output.outputs[0].token_ids) for output in outputs)
+        return {
+            **self.watch.summary(),
+            "with_prefill_tokens_per_s": round(produced / seconds, 1),
+            "tokens_a_step": round(1 + accepted / drafts, 3) if drafts else 1.0,
+        }
+
+    def measure(self, request: dict[str, Any]) -> dict[str, Any]:
+        acceptance = request["acceptance"]
+        if self.synthetic and acceptance != self.acceptance:
+            self.llm.collective_rpc(set_acceptance, args=(acceptance,))
+            self.acceptance = acceptance
+        if request["batch"] not in self.seen:  # prefill kernels tune themselves to a size
+            self.generate(request["batch"], 8, 1000)
+            self.seen.add(request["batch"])
+        return self.generate(request["batch"], request["tokens"], request["seed"])
+
+
+def parser() -> argparse.ArgumentParser:
+    found = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    found.add_argument("geometry", choices=sorted(geometry.WEIGHTS_GIB))
+    found.add_argument("mode", choices=sorted(modes.MODES))
+    found.add_argument("--reply-fd", type=int, default=1)
+    found.add_argument("--tiny", type=Path, help="folder of the trained checkpoint")
+    found.add_argument("--drafts", type=int, default=4)
+    found.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 128])
+    found.add_argument("--kv-gib", type=float, default=16)
+    found.add_argument("--compiled", action="store_true", help="torch.compile, as vLLM's default")
+    found.add_argument("--eager", action="store_true", help="no CUDA graphs (a CPU has none)")
+    return found
+
+
+def main(argv: list[str] | None = None) -> None:
+    args = parser().parse_args(argv)
+    engine = Engine(args)
+    with os.fdopen(args.reply_fd, "w", closefd=args.reply_fd > 2) as replies:
+        print(json.dumps(engine.about()), file=replies, flush=True)
+        for line in sys.stdin:
+            print(json.dumps(engine.measure(json.loads(line))), file=replies, flush=True)
+    engine.llm.llm_engine.engine_core.shutdown()
 
 
 if __name__ == "__main__":
     main()
+    # A leftover thread must not hold the GPU memory that another engine waits for.
+    sys.stdout.flush()
+    os._exit(0)

@@ -35,6 +35,17 @@ GEOMETRIES: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": False,
     },
 }
+GEOMETRIES["qwen3.6-27b"] = GEOMETRIES["qwen3.6-27b-8-of-64-layers"] | {"num_hidden_layers": 64}
+
+# What an engine of a geometry takes besides its cache, and the cache it gets. "tiny" is the
+# trained checkpoint of tests/tinymodel.
+WEIGHTS_GIB = {
+    "qwen3.5-0.8b": 4.5,
+    "qwen3.6-27b-8-of-64-layers": 16.0,
+    "qwen3.6-27b": 59.0,
+    "tiny": 2.5,
+}
+KV_GIB = {"qwen3.5-0.8b": 12, "qwen3.6-27b-8-of-64-layers": 16, "qwen3.6-27b": 8, "tiny": 2}
 
 
 def config(name: str) -> dict[str, Any]:
@@ -95,11 +106,28 @@ def config(name: str) -> dict[str, Any]:
     }
 
 
-def write(name: str, out: Path) -> Path:
-    """Write the model folder and return it."""
+def write(name: str, out: Path, *, tokenizer: bool = False) -> Path:
+    """Write the model folder and return it; a tokenizer only where a server needs one."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "config.json").write_text(json.dumps(config(name), indent=1))
+    found = config(name)
+    (out / "config.json").write_text(json.dumps(found, indent=1))
+    if tokenizer:
+        write_tokenizer(out, found["text_config"]["vocab_size"])
     return out
+
+
+def write_tokenizer(out: Path, size: int) -> None:
+    """Write a tokenizer whose token n is the word "n": every token has a text of its own."""
+    model = {"type": "WordLevel", "vocab": {str(n): n for n in range(size)}, "unk_token": "0"}
+    whole = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": [],
+        "normalizer": None, "pre_tokenizer": {"type": "Whitespace"}, "post_processor": None,
+        "decoder": None, "model": model,
+    }  # fmt: skip
+    (out / "tokenizer.json").write_text(json.dumps(whole))
+    (out / "tokenizer_config.json").write_text(
+        json.dumps({"tokenizer_class": "PreTrainedTokenizerFast", "unk_token": "0"})
+    )
 
 
 if __name__ == "__main__":

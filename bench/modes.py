@@ -20,7 +20,10 @@ class Mode:
 
 TRITON = {"VLLM_GDN_DECODE_KERNEL": "triton"}
 MODES = {
-    "window": Mode(window=True, cudagraph_mode="PIECEWISE", about="RecoverSSM, CUDA verify"),
+    "window": Mode(window=True, about="RecoverSSM, FULL graphs"),
+    "window-piecewise": Mode(
+        window=True, cudagraph_mode="PIECEWISE", about="RecoverSSM, piecewise graphs"
+    ),
     "window-triton": Mode(
         window=True, cudagraph_mode="PIECEWISE", env=TRITON, about="RecoverSSM, Triton verify"
     ),
@@ -41,14 +44,16 @@ def engine_arguments(
     capture_sizes: list[int],
     eager: bool = False,
     synthetic_acceptance: float | None = None,
+    compiled: bool = False,
     **overrides: Any,
 ) -> dict[str, Any]:
     """Arguments for vllm.LLM; sets the mode's environment.
 
-    Compilation is off (`mode: 0`) on every side, so that an engine starts in seconds;
-    piecewise graphs then break at the attention operators at capture time.
+    Unless `compiled`, compilation is off (`mode: 0`) on every side, so that an engine starts
+    sooner; piecewise graphs then break at the attention operators at capture time.
     """
-    os.environ.update(mode.env, VLLM_USE_BREAKABLE_CUDAGRAPH="0" if eager else "1")
+    breakable = not eager and not compiled
+    os.environ.update(mode.env, VLLM_USE_BREAKABLE_CUDAGRAPH=str(int(breakable)))
     speculative: dict[str, Any] | None = None
     if mode.drafts:
         speculative = {"method": "mtp", "num_speculative_tokens": drafts}
@@ -69,7 +74,7 @@ def engine_arguments(
         "gpu_memory_utilization": 0.1,  # the KV cache is sized by kv_cache_memory_bytes
         "additional_config": {"gdn_prefill_backend": "triton"},
         "compilation_config": {
-            "mode": 0,
+            **({} if compiled else {"mode": 0}),
             "cudagraph_mode": "NONE" if eager else mode.cudagraph_mode,
             "cudagraph_capture_sizes": [] if eager else capture_sizes,
         },

@@ -1,0 +1,141 @@
+"""Which engines are measured, which of them start together, and in which order they take turns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import geometry
+
+# Mean tokens a step (accepted drafts and one more) by synthetic acceptance.
+LEVELS: dict[int, dict[str, float]] = {
+    1: {"middle": 1.6, "low": 1.3, "high": 1.9},
+    3: {"middle": 2.5, "low": 1.5, "high": 3.5},
+    4: {"middle": 3.0, "low": 2.0, "high": 4.0},
+    7: {"middle": 4.0, "low": 2.0, "high": 6.0},
+}
+BATCHES = (1, 8, 32, 64, 128, 256)
+MODES = ("none", "snapshot", "window")
+REPEATS = 3
+STEPS = 40  # verify steps that a measurement lasts, about
+PLAIN_TOKENS = 96  # a measurement without speculation, or with the acceptance that comes
+MOST_ENGINES = 6  # that start together: each keeps a core or two busy
+GROUPS = (
+    ("qwen3.6-27b-8-of-64-layers", 4),
+    ("qwen3.5-0.8b", 4),
+    ("tiny", 4),
+    *((name, n) for n in (7, 1, 3) for name in ("qwen3.6-27b-8-of-64-layers", "qwen3.5-0.8b")),
+    *(("tiny", n) for n in (7, 1, 3)),
+)
+QUICK_GROUPS = (("qwen3.5-0.8b", 4),)
+ENGINE_FIELDS = ("geometry", "mode", "drafts")
+ROW_FIELDS = (*ENGINE_FIELDS, "level", "batch", "repeat")
+
+
+@dataclass(frozen=True)
+class Leg:
+    """One engine of one mode."""
+
+    geometry: str
+    mode: str
+    drafts: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.geometry} {self.mode}" + (f" {self.drafts} drafts" if self.drafts else "")
+
+    def kv_gib(self, override: int | None = None) -> int:
+        """Size of the cache: equal for window and snapshot; half is plenty without drafts."""
+        size = override or geometry.KV_GIB[self.geometry]
+        return size if self.drafts else max(2, size // 2)
+
+    def gib(self, override: int | None = None) -> float:
+        """GPU memory that the engine takes, at most."""
+        return geometry.WEIGHTS_GIB[self.geometry] + self.kv_gib(override)
+
+    @property
+    def levels(self) -> dict[str, float | None]:
+        """Name -> mean tokens a step to set, None where it is not ours to set."""
+        if not self.drafts:
+            return {"none": None}
+        return {"real": None} if self.geometry == "tiny" else dict(LEVELS[self.drafts])
+
+
+@dataclass(frozen=True)
+class Item:
+    """One measurement of one engine."""
+
+    leg: Leg
+    level: str
+    acceptance: float | None
+    batch: int
+    repeat: int
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        return {
+            "geometry": self.leg.geometry, "mode": self.leg.mode, "drafts": self.leg.drafts,
+            "level": self.level, "batch": self.batch, "repeat": self.repeat,
+        }  # fmt: skip
+
+    @property
+    def tokens(self) -> int:
+        return round(STEPS * self.acceptance) if self.acceptance else PLAIN_TOKENS
+
+
+def groups(names: Iterable[tuple[str, int]], modes: Iterable[str] = MODES) -> list[list[Leg]]:
+    """Engines that are compared with each other; no speculation once for each geometry."""
+    seen: set[str] = set()
+    found = []
+    for name, drafts in names:
+        legs = [Leg(name, mode, drafts) for mode in modes if mode != "none"]
+        if "none" in modes and name not in seen:
+            legs.append(Leg(name, "none", 0))
+            seen.add(name)
+        found.append(legs)
+    return found
+
+
+def parties(found: list[list[Leg]], gpu_gib: float, override: int | None = None) -> list[list[Leg]]:
+    """Groups packed, in their order, into engines that fit the GPU together.
+
+    A group that does not fit is cut: its engines without speculation start on their own.
+    """
+    made: list[list[Leg]] = []
+    room, seats = 0.0, 0
+    for group in found:
+        whole = sum(leg.gib(override) for leg in group) <= gpu_gib
+        plain = [leg for leg in group if not leg.drafts]
+        pieces = [group] if whole else [[leg for leg in group if leg.drafts], plain]
+        for piece in filter(None, pieces):
+            need = sum(leg.gib(override) for leg in piece)
+            if need > gpu_gib:
+                raise ValueError(
+                    f"{', '.join(leg.name for leg in piece)} need {need:.0f} GiB together and the "
+                    f"GPU has {gpu_gib:.0f}; set a smaller --kv-gib."
+                )
+            if need > room or len(piece) > seats:
+                made.append([])
+                room, seats = gpu_gib, MOST_ENGINES
+            made[-1] += piece
+            room, seats = room - need, seats - len(piece)
+    return made
+
+
+def turns(legs: list[Leg], batches: Iterable[int], repeats: int) -> Iterator[Item]:
+    """Every measurement of a party, the most wanted first.
+
+    Engines take turns at each load, another one first in each repeat, so that a drift of
+    the machine meets all of them alike.
+    """
+    ranks = max((len(leg.levels) for leg in legs), default=0)
+    batches = list(batches)
+    for rank in range(ranks):
+        for repeat in range(repeats):
+            order = legs[repeat % len(legs) :] + legs[: repeat % len(legs)]
+            for batch in batches:
+                for leg in order:
+                    if rank < len(leg.levels):
+                        level, acceptance = list(leg.levels.items())[rank]
+                        yield Item(leg, level, acceptance, batch, repeat)

@@ -3,18 +3,22 @@ PYTHON ?= python3.11
 # Where downloads and the test environment are kept; may be shared between checkouts.
 CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
-$(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS,\
+$(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 VENV := .venv
 STAMP := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.stamp-dev
+BENCH_STAMP := $(VENV)/.stamp-bench
+# The Python that measures: one that has the wheel, on a GPU host.
+GPU_PYTHON ?= python3
 CHECKOUT := vendor/vllm/.git
 TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help status fetch apply lock refresh verify build env lint test-tools test-series \
-	test-engine test gpu-bundle clean distclean
+	test-engine test-bench test bench bench-kernels bench-table bench-check gpu-bundle clean \
+	distclean
 
 help: ## this text
 	@echo "make TARGET [CACHE=folder for downloads and environments]"
@@ -63,10 +67,33 @@ test-engine: env $(DEV_STAMP) ## the patched engine for real, on a CPU
 	@set -- $$($(TOOLS) env --print); GDNWINDOW_CPU_BUILD=$$2 \
 		GDNWINDOW_CACHE="$(abspath $(CACHE))" $$1/bin/python -m pytest -q tests/engine $(ARGS)
 
-test: lint test-tools test-series test-engine ## all tests that need no GPU
+test-bench: env $(DEV_STAMP) $(BENCH_STAMP) ## the benchmarks' own code, on tiny shapes on a CPU
+	@$(VENV)/bin/python -m pytest -q tests/bench $(ARGS)
+	@$(VENV)/bin/python ci/bench_tests.py $$($(TOOLS) env --print) $(ARGS)
+
+test: lint test-tools test-series test-engine test-bench ## all tests that need no GPU
 	@$(PYTHON) bench/table.py --check
 	@set -- $$($(TOOLS) env --print); CUDA_VISIBLE_DEVICES= PYTHONPATH=$$2 \
 		$$1/bin/python ci/support_table.py --check
+
+# ---- benchmarks (docs/benchmarks.md) ------------------------------------------------------
+
+bench: ## on a GPU host: kernels, engines, latency, tables (ARGS=--quick; TINY=checkpoint folder)
+	@code=0; try() { "$$@" || { [ $$? -eq 1 ] && code=1; } || exit 2; }; \
+		try $(GPU_PYTHON) bench/layer.py $(ARGS); \
+		try $(GPU_PYTHON) bench/engines.py $(if $(TINY),--tiny "$(TINY)") $(ARGS); \
+		try $(GPU_PYTHON) bench/latency.py $(ARGS); \
+		$(MAKE) --no-print-directory bench-table && exit $$code
+
+bench-kernels: ## on a GPU host: verify and commit of a layer against upstream's kernels
+	@$(GPU_PYTHON) bench/layer.py $(ARGS)
+
+bench-table: $(BENCH_STAMP) ## README's tables, docs/benchmarks.md and the plots from the JSON
+	@$(VENV)/bin/python bench/plots.py
+	@$(VENV)/bin/python bench/table.py
+
+bench-check: $(STAMP) ## the committed JSON against bench/targets.toml
+	@$(VENV)/bin/python bench/check.py $(ARGS)
 
 gpu-bundle: build ## .gpu/: the wheel in slices for a GPU host without network (ci/gpu)
 	@$(VENV)/bin/python ci/gpu/pack.py .gpu --wheel dist/vllm-*manylinux*.whl
@@ -90,5 +117,9 @@ $(STAMP): tools/requirements.txt
 	@touch $@
 
 $(DEV_STAMP): tools/requirements-dev.txt $(STAMP)
+	@$(PIP) -r $<
+	@touch $@
+
+$(BENCH_STAMP): bench/requirements.txt $(STAMP)
 	@$(PIP) -r $<
 	@touch $@

@@ -129,7 +129,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("--out", type=Path, help="default: bench/results/GPU-engine.json")
+    found.add_argument("--out", type=Path, help="file or folder; default: bench/results")
     found.add_argument(
         "--quick", action="store_true", help="one geometry, one repeat, three batches"
     )
@@ -177,7 +177,7 @@ def main() -> int:
         "max_batch": max(args.batches),
     }  # fmt: skip
     try:
-        found = store.Store(args.out or RESULTS / name, TABLES, settings)
+        found = store.Store(store.place(args.out, RESULTS, name), TABLES, settings)
         groups = plan.groups(chosen(args), args.modes)
         parties = plan.parties(groups, args.gpu_gib or 0.96 * facts["gpu_memory_gib"], args.kv_gib)
     except (store.UnreadableError, ValueError) as error:

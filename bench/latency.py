@@ -11,6 +11,7 @@ Exit codes: 0 all is measured, 1 something is left or a server failed, 2 usage o
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -111,58 +112,85 @@ def load(server: Server, concurrency: int, seed: int) -> dict[str, Any]:
 
     parser = FlexibleArgumentParser()
     add_cli_args(parser)
-    found = bench_serve(
-        parser.parse_args([
-            "--base-url", server.url, "--model", str(server.model), "--backend", "vllm",
-            "--dataset-name", "random", "--random-input-len", str(PROMPT),
-            "--random-output-len", str(OUTPUT), "--num-prompts", str(max(4, 2 * concurrency)),
-            "--max-concurrency", str(concurrency), "--num-warmups", str(min(concurrency, 8)),
-            "--ignore-eos", "--temperature", "0", "--seed", str(seed), "--disable-tqdm",
-            "--percentile-metrics", "ttft,tpot,itl", "--metric-percentiles", "50,99",
-        ])
-    )  # fmt: skip
+    arguments = parser.parse_args([
+        "--base-url", server.url, "--model", str(server.model), "--backend", "vllm",
+        "--dataset-name", "random", "--random-input-len", str(PROMPT),
+        "--random-output-len", str(OUTPUT), "--num-prompts", str(max(4, 2 * concurrency)),
+        "--max-concurrency", str(concurrency), "--num-warmups", str(min(concurrency, 8)),
+        "--ignore-eos", "--temperature", "0", "--seed", str(seed), "--disable-tqdm",
+        "--percentile-metrics", "ttft,tpot,itl", "--metric-percentiles", "50,99",
+    ])  # fmt: skip
+    with server.log.with_suffix(".load.log").open("a") as log, contextlib.redirect_stdout(log):
+        found = bench_serve(arguments)
     return {name: round(float(found[name]), 3) for name in KEPT}
 
 
-def run(found: store.Store, servers: list[Server], args: argparse.Namespace) -> int:
-    """Measure what the file lacks, servers in turns; return how much is left."""
-    todo = [
-        (server, {
-            "geometry": server.leg.geometry, "mode": server.leg.mode, "drafts": server.leg.drafts,
+def planned(found: store.Store, legs: list[plan.Leg], args: argparse.Namespace) -> list[Any]:
+    """Return (leg, fields) of what the file lacks, in turns, another first in each repeat."""
+    turns = [
+        (leg, {
+            "geometry": leg.geometry, "mode": leg.mode, "drafts": leg.drafts,
             "concurrency": concurrency, "repeat": repeat,
         })
         for repeat in range(args.repeats)
         for concurrency in args.concurrency
-        for server in servers[repeat % len(servers) :] + servers[: repeat % len(servers)]
+        for leg in legs[repeat % len(legs) :] + legs[: repeat % len(legs)]
     ]  # fmt: skip
-    todo = [(server, fields) for server, fields in todo if not found.has("rows", fields)]
-    left, deadline, broken = len(todo), time.monotonic() + args.seconds, set()
-    for server in dict.fromkeys(server for server, _ in todo):
+    return [(leg, fields) for leg, fields in turns if not found.has("rows", fields)]
+
+
+def run(found: store.Store, todo: list[Any], servers: dict[plan.Leg, Server],
+        args: argparse.Namespace) -> int:  # fmt: skip
+    """Measure; return how much is left."""
+    left, deadline = len(todo), time.monotonic() + args.seconds
+    for leg, server in list(servers.items()):
         if reason := server.wait(time.monotonic() + 600):
             print(reason, file=sys.stderr, flush=True)
-            broken.add(server)
-    for n, (server, fields) in enumerate(todo, 1):
-        if server in broken or time.monotonic() > deadline:
+            servers.pop(leg).stop()
+    for n, (leg, fields) in enumerate(todo, 1):
+        if leg not in servers or time.monotonic() > deadline:
             continue
-        answer = load(server, fields["concurrency"], fields["repeat"])
+        answer = load(servers[leg], fields["concurrency"], fields["repeat"])
         if answer["failed"] or not answer["completed"]:
-            print(f"{server.leg.name}: {answer['failed']:.0f} requests failed", file=sys.stderr)
+            print(f"{leg.name}: {answer['failed']:.0f} requests failed", file=sys.stderr)
             continue
         found.add("rows", fields | answer)
         left -= 1
         print(
-            f"[{n}/{len(todo)}] {server.leg.name}, {fields['concurrency']} at once: inter-token "
-            f"p50 {answer['p50_itl_ms']} ms, p99 {answer['p99_itl_ms']} ms",
+            f"[{n}/{len(todo)}] {leg.name}, {fields['concurrency']} at once: inter-token p50 "
+            f"{answer['p50_itl_ms']} ms, p99 {answer['p99_itl_ms']} ms",
             flush=True,
         )
     return left
+
+
+def measure(args: argparse.Namespace, found: store.Store) -> int:
+    """Start the servers that have something to measure, measure, stop them."""
+    legs = [
+        plan.Leg(args.geometry, mode, args.drafts if modes.MODES[mode].drafts else 0)
+        for mode in args.modes
+    ]
+    todo = planned(found, legs, args)
+    servers: dict[plan.Leg, Server] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = geometry.write(args.geometry, Path(scratch), tokenizer=True)
+        try:
+            for i, leg in enumerate(leg for leg in legs if any(leg == of for of, _ in todo)):
+                servers[leg] = Server(leg, folder, args.port + i, args)
+            left = run(found, todo, servers, args)
+        finally:
+            for server in servers.values():
+                server.stop()
+    if left:
+        print(f"{left} measurements are left; run the same command again.")
+    return 1 if left else 0
 
 
 def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("--out", type=Path, help="default: bench/results/GPU-latency.json")
+    found.add_argument("--out", type=Path, help="file or folder; default: bench/results")
     found.add_argument("--quick", action="store_true", help="the small geometry, one repeat")
     found.add_argument("--geometry", choices=sorted(geometry.GEOMETRIES))
     found.add_argument("--drafts", type=int, default=4, choices=sorted(plan.LEVELS))
@@ -173,24 +201,6 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--compiled", action="store_true", help="with torch.compile: starts slower")
     found.add_argument("--seconds", type=float, default=24 * 3600, help="begin nothing after these")
     return found
-
-
-def measure(args: argparse.Namespace, found: store.Store) -> int:
-    """Start the servers, measure, stop them."""
-    servers: list[Server] = []
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = geometry.write(args.geometry, Path(scratch), tokenizer=True)
-        try:
-            for i, mode in enumerate(args.modes):
-                leg = plan.Leg(args.geometry, mode, args.drafts if modes.MODES[mode].drafts else 0)
-                servers.append(Server(leg, folder, PORT + i, args))
-            left = run(found, servers, args)
-        finally:
-            for server in servers:
-                server.stop()
-    if left:
-        print(f"{left} measurements are left; run the same command again.")
-    return 1 if left else 0
 
 
 def main() -> int:
@@ -210,14 +220,14 @@ def main() -> int:
         "most": max(args.concurrency),
     }  # fmt: skip
     try:
-        found = store.Store(args.out or RESULTS / name, {"rows": FIELDS}, settings)
+        found = store.Store(store.place(args.out, RESULTS, name), {"rows": FIELDS}, settings)
     except store.UnreadableError as error:
         print(error, file=sys.stderr)
         return 2
     if found.note:
         print(found.note)
     found.begin({"host": facts, "command": " ".join(["python", *sys.argv])})
-    args.logs, args.serve = found.path.parent / "logs", SERVE
+    args.logs, args.serve, args.port = found.path.parent / "logs", SERVE, PORT
     return measure(args, found)
 
 

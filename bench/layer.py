@@ -155,7 +155,7 @@ def parser() -> argparse.ArgumentParser:
     found = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    found.add_argument("--out", type=Path, help="default: bench/results/GPU-kernels.json")
+    found.add_argument("--out", type=Path, help="file or folder; default: bench/results")
     found.add_argument(
         "--quick", action="store_true", help="a few shapes, into GPU-kernels-quick.json"
     )
@@ -181,7 +181,7 @@ def main() -> int:
     name = f"{host.slug(facts['gpu'])}-kernels{'-quick' * args.quick}.json"
     settings = host.comparable(facts) | {"replays": REPLAYS[0]}
     try:
-        found = store.Store(args.out or RESULTS / name, {"rows": FIELDS}, settings)
+        found = store.Store(store.place(args.out, RESULTS, name), {"rows": FIELDS}, settings)
     except store.UnreadableError as error:
         print(error, file=sys.stderr)
         return 2

@@ -36,6 +36,13 @@ def read(path: Path) -> dict[str, Any]:
     return found
 
 
+def place(out: Path | None, folder: Path, name: str) -> Path:
+    """Return where measurements go: a file as named, else `name` in the folder named or here."""
+    if out is None:
+        return folder / name
+    return out / name if out.is_dir() else out
+
+
 class Store:
     """Tables of rows; each table names the fields that identify a row."""
 

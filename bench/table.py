@@ -1,123 +1,103 @@
-"""Write the measured tables of the README from bench/results: `python bench/table.py`.
+"""Write the measured tables from bench/results: `python bench/table.py`.
 
-With --check nothing is written and exit code 1 says that the README is stale.
+Into README.md, between its markers, and into docs/benchmarks.md. With --check nothing is
+written, and exit code 1 says what is stale; that is what `make test` runs.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import check
+import earlier
+import figures
+import pages
+import store
+
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "bench" / "results"
+PAGE, PLOTS = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "plots"
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
 
-def load(name: str) -> dict[str, Any]:
-    loaded: dict[str, Any] = json.loads((RESULTS / name).read_text())
-    return loaded
-
-
-def rows(header: str, body: list[list[str]]) -> list[str]:
-    """A Markdown table."""
-    columns = header.split("|")
-    lines = ["| " + " | ".join(c.strip() for c in columns) + " |", "|---" * len(columns) + "|"]
-    return lines + ["| " + " | ".join(cells) + " |" for cells in body]
-
-
-def about(host: dict[str, Any]) -> str:
-    return (
-        f"{host['gpu']}, driver {host['driver']}, torch {host['torch']}, triton "
-        f"{host['triton']}, vllm {host['vllm']} (series `{host['series_id'][:12]}`, commit "
-        f"`{host['commit']}`), {host['date']}"
-    )
-
-
-def engines() -> list[str]:
-    runs = load("h200-engines.json")["runs"]
+def targets_table(verdicts: list[check.Verdict]) -> list[str]:
+    """Return each target with the figure of its worst row."""
     body = []
-    for run in runs:
-        body += [
-            [
-                run["geometry"],
-                f"{run['mode']} ({run['run']})",
-                f"{run['kv_cache_gib']} GiB",
-                f"{run['max_concurrency']:.0f}",
-                f"{run['gpu_memory_gib']:.1f} GiB",
-                *(f"{b['tokens_per_s']:.0f} ({b['ms_per_step']:.1f} ms)" for b in run["batches"]),
-            ]
+    for verdict in verdicts:
+        target, unit = verdict.target, verdict.target["unit"]
+        sign = "<=" if target["better"] == "lower" else ">="
+        worst = "not measured" if verdict.worst is None else check.number(verdict.worst, unit)
+        if verdict.worst is not None and verdict.missing:
+            worst += f", {len(verdict.missing)} rows missing"
+        body.append([
+            target["name"],
+            check.number(target["native"], unit) if "native" in target else "",
+            f"{sign} {check.number(target['must'], unit)}",
+            f"{sign} {check.number(target['aim'], unit)}" if "aim" in target else "",
+            worst + " **short**" * bool(verdict.short),
+        ])  # fmt: skip
+    return pages.rows("figure|native before|must reach|aim|measured, worst row", body)
+
+
+def readme(files: dict[str, dict[str, Any]], verdicts: list[check.Verdict]) -> str:
+    """Return the generated section of the README."""
+    parts = []
+    if "kernels" in files or "engine" in files:
+        parts += [
+            "`make bench` measures these on a GPU, `make bench-check` says which rows fall short of "
+            "`bench/targets.toml`; all rows, how they are measured, and plots are in "
+            "[docs/benchmarks.md](docs/benchmarks.md).",
+            "",
+            *targets_table(verdicts),
+            "",
         ]
-    hosts = {run["run"]: run["host"] for run in runs}
-    batches = "|".join(f"batch {b['batch']}" for b in runs[0]["batches"])
-    return [
-        "Accepted tokens per second and milliseconds per step; 4 drafts (MTP), 3.0 tokens "
-        "accepted a step by synthetic acceptance, random weights, fp32 state. Modes that "
-        "share a letter were measured in one run. Concurrency is what the engine advertises "
-        "at 1,024 tokens a request and `max_num_seqs` 128. Compilation is off and piecewise "
-        'graphs break at the attention operators on every side (`bench/modes.py`); "snapshot" is '
-        "upstream's fused CUDA kernel with FULL graphs. "
-        + " ".join(f"Run {name}: {about(host)}." for name, host in sorted(hosts.items())),
-        "",
-        *rows(f"geometry|mode|KV cache|concurrency|GPU memory|{batches}", body),
-    ]
+    if "engine" in files:
+        loads = figures.compared(files["engine"]["rows"])
+        parts += [*pages.engine_summary(files["engine"], loads), ""]
+    else:
+        parts += [*earlier.engines(), ""]
+    if "kernels" not in files:
+        parts += [*earlier.layer(), ""]
+    return "\n".join([START, "", *parts, END])
 
 
-def layer() -> list[str]:
-    found = load("h200-layer.json")
-    body = []
-    for row in found["rows"]:
-        if row["T"] != 5 or row["HV"] == 32:
-            continue
-        us = row["us"]
-        snapshot = min(us["snapshot_cuda"], us["snapshot_triton"])
-        verify = us["window_cuda"]
-        body.append(
-            [
-                f"{row['state']}, HV {row['HV']}",
-                str(row["batch"]),
-                f"{us['snapshot_cuda']:.0f} / {us['snapshot_triton']:.0f}",
-                f"{us['window_cuda']:.0f} / {us['window_triton']:.0f}",
-                f"{us['commit']:.0f}",
-                f"{snapshot / (verify + us['commit']):.2f}",
-                f"{row['check']['state_error']['window']:.1e} / "
-                f"{row['check']['state_error']['snapshot_cuda']:.1e}",
-            ]
-        )
-    return [
-        "One layer from the convolution on, T = 5, microseconds, cold L2, graph replay, "
-        "all tokens accepted (the dearest commit). The ratio is the better snapshot over the "
-        "CUDA verify plus commit. The error is a state's against fp64, relative. The Triton "
-        f"columns have no gated RMSNorm. {about(found['host'])}.",
-        "",
-        *rows(
-            "state|batch|snapshot CUDA / Triton|verify CUDA / Triton|commit|ratio|"
-            "state error window / snapshot",
-            body,
-        ),
-    ]
+def outputs(results: Path, gpu: str) -> dict[Path, str]:
+    """Return the generated text of each file."""
+    files = check.files(results, gpu)
+    latency = results / f"{gpu}-latency.json"
+    if latency.exists():
+        files["latency"] = store.read(latency)
+    verdicts = check.judged(results, gpu)
+    file = ROOT / "README.md"
+    before, _, rest = file.read_text().partition(START)
+    text = before + readme(files, verdicts) + rest.partition(END)[2]
+    return {file: text, PAGE: pages.page(files, targets_table(verdicts), PLOTS)}
 
 
-def tables() -> str:
-    return "\n".join([START, "", *engines(), "", *layer(), "", END])
-
-
-def main() -> int:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--check", action="store_true")
-    args = parser.parse_args()
-    readme = ROOT / "README.md"
-    text = readme.read_text()
-    before, _, rest = text.partition(START)
-    new = before + tables() + rest.partition(END)[2]
-    if new == text:
-        return 0
+    parser.add_argument("--check", action="store_true", help="write nothing, compare")
+    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
+    parser.add_argument("--gpu", default="h200", help="which files: GPU-kernels.json and so on")
+    args = parser.parse_args(argv)
+    try:
+        texts = outputs(args.results, args.gpu)
+        stale = [f for f, text in texts.items() if not f.exists() or f.read_text() != text]
+        old_plots = pages.stale_plots(check.files(args.results, args.gpu), PLOTS)
+    except store.UnreadableError as error:
+        print(error, file=sys.stderr)
+        return 2
     if args.check:
-        print("README.md: the measured tables are stale; run python bench/table.py.")
-        return 1
-    readme.write_text(new)
+        for path in stale:
+            print(f"{path.relative_to(ROOT)} does not show bench/results; run `make bench-table`.")
+        for path in old_plots:
+            print(f"{path.relative_to(ROOT)} is not of the committed rows; run `make bench-table`.")
+        return 1 if stale or old_plots else 0
+    for path in stale:
+        path.write_text(texts[path])
     return 0
 
 

@@ -54,7 +54,7 @@ build: apply ## dist/: the patched wheel (VIA=setup: by upstream's setup.py; CPU
 env: $(STAMP) | $(CHECKOUT) ## in CACHE: the environment and CPU build tests run in (8 GB)
 	@$(TOOLS) env
 
-lint: $(DEV_STAMP) ## ruff and mypy on the tools
+lint: $(DEV_STAMP) ## ruff on the tools and benchmarks, mypy on the tools
 	@$(TOOLS) lint
 
 test-tools: $(DEV_STAMP) ## the tests of the tools

@@ -78,15 +78,19 @@ def layer() -> list[str]:
                 f"{us['window_cuda']:.0f} / {us['window_triton']:.0f}",
                 f"{us['commit']:.0f}",
                 f"{snapshot / (verify + us['commit']):.2f}",
-                f"{row['check']['state_error']['window']:.1e} / "
-                f"{row['check']['state_error']['snapshot_cuda']:.1e}",
+                (
+                    f"{row['check']['state_error']['window']:.1e} / "
+                    f"{row['check']['state_error']['snapshot_cuda']:.1e}"
+                ),
             ]
         )
     return [
-        "One layer from the convolution on, T = 5, microseconds, cold L2, graph replay, "
-        "all tokens accepted (the dearest commit). The ratio is the better snapshot over the "
-        "CUDA verify plus commit. The error is a state's against fp64, relative. The Triton "
-        f"columns have no gated RMSNorm. {about(found['host'])}.",
+        (
+            "One layer from the convolution on, T = 5, microseconds, cold L2, graph replay, "
+            "all tokens accepted (the dearest commit). The ratio is the better snapshot over the "
+            "CUDA verify plus commit. The error is a state's against fp64, relative. The Triton "
+            f"columns have no gated RMSNorm. {about(found['host'])}."
+        ),
         "",
         *rows(
             "state|batch|snapshot CUDA / Triton|verify CUDA / Triton|commit|ratio|"

@@ -1,5 +1,6 @@
-"""One GDN layer's speculative step, native and with the window: the only place where the
-benchmarks call kernels.
+"""One GDN layer's speculative step, native and with the window.
+
+This is the only place where the benchmarks call kernels.
 
 All sides do the same work: convolution, gates, recurrence, gated RMSNorm. The native
 snapshots write the state after each token; the window's verify writes none, and its commit

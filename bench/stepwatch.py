@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import statistics
 import time
 from dataclasses import dataclass
@@ -64,7 +65,7 @@ class StepWatch:
         start = max((i for i, s in enumerate(self.steps[:first_end]) if s.prompt_tokens), default=0)
         decode = self.steps[start:]
         seconds = decode[-1].at - decode[0].at
-        pairs = zip(decode, decode[1:], strict=False)
+        pairs = itertools.pairwise(decode)
         gaps = [1e3 * (b.at - a.at) for a, b in pairs if b.new_tokens and not b.prompt_tokens]
         found: dict[str, Any] = {
             "running": max(step.running for step in self.steps),

@@ -47,9 +47,11 @@ def readme(files: dict[str, dict[str, Any]], verdicts: list[check.Verdict]) -> s
     parts = []
     if "kernels" in files or "engine" in files:
         parts += [
-            "`make bench` measures these on a GPU, `make bench-check` says which rows fall short of "
-            "`bench/targets.toml`; all rows, how they are measured, and plots are in "
-            "[docs/benchmarks.md](docs/benchmarks.md).",
+            (
+                "`make bench` measures these on a GPU, `make bench-check` says which rows fall "
+                "short of `bench/targets.toml`; all rows, how they are measured, and plots are in "
+                "[docs/benchmarks.md](docs/benchmarks.md)."
+            ),
             "",
             *targets_table(verdicts),
             "",

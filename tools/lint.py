@@ -1,4 +1,4 @@
-"""Check the tools themselves: ruff and mypy."""
+"""Check the tools and the benchmarks: ruff, and mypy on the tools."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ CHECKS = (
     ("ruff", "format", "--check"),
     ("mypy",),
 )
-PATHS = ("tools", "tests/tools")
+TYPED = ("tools", "tests/tools")
+PATHS = (*TYPED, "bench", "tests/bench")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,8 +26,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(project: Project, args: argparse.Namespace) -> int:
     del args
     failed = []
-    paths = [path for path in PATHS if (project.root / path).is_dir()]
     for name, *flags in CHECKS:
+        checked = TYPED if name == "mypy" else PATHS
+        paths = [path for path in checked if (project.root / path).is_dir()]
         argv = [sys.executable, "-m", name, *flags, *paths]
         done = subprocess.run(argv, cwd=project.root, check=False)  # noqa: S603 - pinned tools
         if done.returncode and not _has(name):

@@ -51,14 +51,38 @@ def test_each_short_row_is_named_with_both_figures(
 @pytest.mark.parametrize(
     ("where", "change", "names"),
     [
-        ({"state": "bfloat16", "HV": 32, "batch": 64, "T": 5}, {"us__verify": 41.0}, ["verify, bf16"]),
-        ({"state": "bfloat16", "HV": 16, "batch": 32, "T": 8}, {"us__commit": 9.0}, ["commit over"]),
-        ({"HV": 48, "batch": 8, "T": 2}, {"us__commit": 1e3}, ["verify + commit against native, B 1"] * 2),
-        ({"state": "float32", "HV": 16, "batch": 256, "T": 2}, {"us__snapshot_cuda": 1.0}, ["verify + commit"]),
-        ({"state": "float32", "HV": 16, "batch": 32, "T": 5}, {"us__critical": 40.0}, ["the same at T 5"]),
-        ({"state": "float32", "HV": 16, "batch": 32, "T": 5}, {"bytes__window": 10**6}, ["state and window"]),
+        (
+            {"state": "bfloat16", "HV": 32, "batch": 64, "T": 5},
+            {"us__verify": 41.0},
+            ["verify, bf16"],
+        ),
+        (
+            {"state": "bfloat16", "HV": 16, "batch": 32, "T": 8},
+            {"us__commit": 9.0},
+            ["commit over"],
+        ),
+        (
+            {"HV": 48, "batch": 8, "T": 2},
+            {"us__commit": 1e3},
+            ["verify + commit against native, B 1"] * 2,
+        ),
+        (
+            {"state": "float32", "HV": 16, "batch": 256, "T": 2},
+            {"us__snapshot_cuda": 1.0},
+            ["verify + commit"],
+        ),
+        (
+            {"state": "float32", "HV": 16, "batch": 32, "T": 5},
+            {"us__critical": 40.0},
+            ["the same at T 5"],
+        ),
+        (
+            {"state": "float32", "HV": 16, "batch": 32, "T": 5},
+            {"bytes__window": 10**6},
+            ["state and window"],
+        ),
     ],
-)  # fmt: skip
+)
 def test_every_kind_of_kernel_target_bites(
     folder: Path, capsys: pytest.CaptureFixture[str], where: dict[str, object],
     change: dict[str, float], names: list[str],
@@ -99,8 +123,10 @@ def test_the_engine_is_held_to_its_medians(
     code, found = lines(folder, capsys)
     assert code == 1
     assert found[:-1] == [
-        "short: engine, 27B geometry, T 5, batch 128 and 256 [qwen3.6-27b-8-of-64-layers, T 5, "
-        "acceptance high, B 128]: 1.2 x, must be at least 1.4 x"
+        (
+            "short: engine, 27B geometry, T 5, batch 128 and 256 [qwen3.6-27b-8-of-64-layers, T 5, "
+            "acceptance high, B 128]: 1.2 x, must be at least 1.4 x"
+        )
     ]
 
 

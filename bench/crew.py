@@ -79,11 +79,15 @@ class Worker:
         said = (errors or lines or ["nothing"])[-1]
         return f"its log {self.log} says: {said[-600:]}"
 
-    def stop(self, seconds: float = 30) -> None:
-        """Let it end by itself, else end it and its children."""
+    def dismiss(self) -> None:
+        """Say that nothing more will be asked: it ends by itself."""
         with contextlib.suppress(OSError):
             if self.process.stdin is not None:
                 self.process.stdin.close()
+
+    def stop(self, seconds: float = 30) -> None:
+        """Let it end by itself, else end it and its children."""
+        self.dismiss()
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         with contextlib.suppress(ProcessLookupError):

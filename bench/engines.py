@@ -76,6 +76,8 @@ class Session:
                     self.measure(crew, item)
         finally:
             for worker in crew.values():
+                worker.dismiss()
+            for worker in crew.values():
                 worker.stop()
 
     def attempt(

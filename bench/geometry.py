@@ -41,11 +41,12 @@ GEOMETRIES["qwen3.6-27b"] = GEOMETRIES["qwen3.6-27b-8-of-64-layers"] | {"num_hid
 # trained checkpoint of tests/tinymodel.
 WEIGHTS_GIB = {
     "qwen3.5-0.8b": 4.5,
-    "qwen3.6-27b-8-of-64-layers": 16.0,
+    "qwen3.6-27b-8-of-64-layers": 15.2,
     "qwen3.6-27b": 59.0,
     "tiny": 2.5,
 }
-KV_GIB = {"qwen3.5-0.8b": 12, "qwen3.6-27b-8-of-64-layers": 16, "qwen3.6-27b": 8, "tiny": 2}
+# Enough for 128 requests of a few hundred tokens with the snapshots of 4 drafts, where it fits.
+KV_GIB = {"qwen3.5-0.8b": 15, "qwen3.6-27b-8-of-64-layers": 16, "qwen3.6-27b": 8, "tiny": 2}
 
 
 def config(name: str) -> dict[str, Any]:

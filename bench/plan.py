@@ -20,6 +20,7 @@ MODES = ("none", "snapshot", "window")
 REPEATS = 3
 STEPS = 40  # verify steps that a measurement lasts, about
 PLAIN_TOKENS = 96  # a measurement without speculation, or with the acceptance that comes
+PLAIN_KV_GIB = 6  # 256 requests without drafts
 MOST_ENGINES = 6  # that start together: each keeps a core or two busy
 GROUPS = (
     ("qwen3.6-27b-8-of-64-layers", 4),
@@ -46,9 +47,9 @@ class Leg:
         return f"{self.geometry} {self.mode}" + (f" {self.drafts} drafts" if self.drafts else "")
 
     def kv_gib(self, override: int | None = None) -> int:
-        """Size of the cache: equal for window and snapshot; half is plenty without drafts."""
+        """Size of the cache: equal for window and snapshot; less is plenty without drafts."""
         size = override or geometry.KV_GIB[self.geometry]
-        return size if self.drafts else max(2, size // 2)
+        return size if self.drafts else min(size, PLAIN_KV_GIB)
 
     def gib(self, override: int | None = None) -> float:
         """GPU memory that the engine takes, at most."""

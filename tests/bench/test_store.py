@@ -8,7 +8,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 
 import layer
 import pytest
@@ -176,3 +178,36 @@ def test_a_wrong_result_is_not_sound(change: dict[str, object]) -> None:
     good = {"verify_writes_no_state": True, "output_error": error, "state_error": error}
     assert layer.sound({"check": good})
     assert not layer.sound({"check": good | change})
+
+
+def test_times_are_medians_for_one_layer_sides_in_turns(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[str] = []
+    clock = iter([900.0, 900.0, 10.0, 60.0, 30.0, 20.0, 20.0, 40.0])
+
+    def elapsed(replay: Callable[[], None], *, gpu: bool) -> float:
+        assert not gpu
+        replay()
+        return next(clock)
+
+    monkeypatch.setattr(layer, "elapsed_us", elapsed)
+    case = SimpleNamespace(
+        device=SimpleNamespace(type="cpu"),
+        timed=lambda: {
+            "verify": (lambda s: ran.append(f"v{s}"), 2, 1),
+            "commit": (lambda s: ran.append(f"c{s}"), 1, 4),
+        },
+    )
+    # The first replay is warm-up: medians of 10, 30, 20 over two layers and 60, 20, 40 over four.
+    assert layer.times_us(case, 4, 1) == {"verify": 10.0, "commit": 10.0}
+    assert ran == ["v0", "v1", "c0"] * 4
+
+
+def test_floors_come_from_the_bandwidth(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A read of 134 MB of states at 4.4 TB/s takes 30.5 us."""
+    case = SimpleNamespace(layers=8, check=dict, memory=lambda: {"state": 1, "window": 1})
+    shape = SimpleNamespace(batch=64, state_bytes=32 * 128 * 128 * 4)
+    fake = SimpleNamespace(Case=lambda *_: case, Shape=lambda **_: shape)
+    monkeypatch.setitem(sys.modules, "layer_case", fake)
+    monkeypatch.setattr(layer, "times_us", lambda *_: {"verify": 1.0})
+    row = layer.measure({"batch": 64}, 4400.0, "cuda", (1, 0))
+    assert row["floor_us"] == {"read": 30.5, "read_write": 61.01}

@@ -40,7 +40,8 @@ class Handler(BaseHTTPRequestHandler):
         for n in range(CHUNKS):
             time.sleep(PACE)
             self.event({"choices": [{"text": f" {n}", "finish_reason": None}]})
-        tokens = request["max_tokens"]
+        # A server that may end early gives fewer tokens.
+        tokens = request["max_tokens"] if request.get("ignore_eos") else 1
         self.event({"choices": [], "usage": {"completion_tokens": tokens, "prompt_tokens": 32}})
         self.wfile.write(b"data: [DONE]\n\n")
         self.close_connection = True
@@ -56,7 +57,8 @@ class Server(ThreadingHTTPServer):
 
 if __name__ == "__main__":
     with Path(os.environ["FAKE_TRACE"]).open("a") as stream:
-        stream.write("window\n" if "--use-replayssm" in sys.argv else "other\n")
+        mode = "window" if "--use-replayssm" in sys.argv else "other"
+        stream.write(f"{mode} {os.environ.get('VLLM_USE_BREAKABLE_CUDAGRAPH')}\n")
     if "--use-replayssm" in sys.argv and os.environ.get("FAKE_BROKEN"):
         sys.exit(5)
     Server(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()

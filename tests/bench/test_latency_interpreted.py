@@ -48,6 +48,7 @@ def test_latencies_are_those_of_the_server_and_a_second_run_starts_none(
 ) -> None:
     assert latency.measure(arguments, opened(tmp_path)) == 0
     assert "VLLM_USE_BREAKABLE_CUDAGRAPH" not in os.environ  # that is the servers' alone
+    assert sorted((tmp_path / "trace").read_text().splitlines()) == ["other 1", "window 1"]
     rows = json.loads((tmp_path / "cpu-latency.json").read_text())["rows"]
     assert [(row["mode"], row["concurrency"]) for row in rows] == [
         ("snapshot", 1), ("window", 1), ("snapshot", 4), ("window", 4),
@@ -57,6 +58,7 @@ def test_latencies_are_those_of_the_server_and_a_second_run_starts_none(
         assert 19 < row["p50_itl_ms"] < 40
         assert row["p99_itl_ms"] >= row["p50_itl_ms"]
         assert row["mean_tpot_ms"] == pytest.approx(7 * row["p50_itl_ms"] / 119, rel=0.5)
+        assert row["output_throughput"] > 500 * row["concurrency"]
         assert row["completed"] == max(4, 2 * row["concurrency"])
     (tmp_path / "trace").unlink()
     assert latency.measure(arguments, opened(tmp_path)) == 0
@@ -76,6 +78,7 @@ def test_a_server_that_ends_is_named_and_the_other_measured(
     assert [row["mode"] for row in rows] == ["snapshot"]
     said = capsys.readouterr()
     assert "the server of qwen3.5-0.8b window 4 drafts ended with exit code 5" in said.err
+    assert "requests failed" not in said.err
     assert "1 measurements are left" in said.out
 
 

@@ -24,7 +24,8 @@ def native_us(row: Row) -> float | None:
 
 
 def verify_us(row: Row) -> float | None:
-    return row["us"].get("verify")
+    """After the convolution, up to the gated RMSNorm."""
+    return row["us"].get("verify_convolved")
 
 
 def window_us(row: Row) -> float | None:
@@ -52,9 +53,12 @@ def commit_over_floor(row: Row) -> float | None:
 
 
 def memory_in_states(row: Row) -> float | None:
-    """State and window of a request, in states."""
+    """Block and window of a request, in blocks of snapshots, of which those need T.
+
+    A block of snapshots has room for the convolution inputs of the drafts as well.
+    """
     found = row.get("bytes")
-    return (found["state"] + found["window"]) / found["state"] if found else None
+    return (found["state"] + found["window"]) / found["snapshot"] if found else None
 
 
 def state_error(row: Row) -> float | None:

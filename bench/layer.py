@@ -113,7 +113,7 @@ def measure(fields: dict[str, Any], gb_s: float, device: str, replays: tuple[int
 
 def sentence(row: dict[str, Any]) -> str:
     us = row["us"]
-    native = min(us[name] for name in us if name.startswith("snapshot"))
+    native = min(us[name] for name in us if name in ("snapshot_cuda", "snapshot_triton"))
     both = us["verify"] + us["commit"]
     return (
         f"{row['state']} HV {row['HV']} batch {row['batch']} T {row['T']}: native {native} us, "

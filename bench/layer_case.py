@@ -26,7 +26,7 @@ from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.conv import (
 from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.records import (
     GDNRecoverSSMRecords,
 )
-from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.recurrence import (
+from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.verify import (
     gdn_recoverssm_verify,
 )
 from vllm.third_party.flash_linear_attention.ops import (
@@ -40,7 +40,6 @@ EPS = 1e-6
 COLD_BYTES = 4 * 60 * 2**20  # several times the L2 cache
 LAYERS = 8, 48  # fewest and most that a commit launch covers
 CHECKED_ROWS = 16
-FUSED_COLUMNS = 8
 
 
 @dataclass(frozen=True)
@@ -161,40 +160,46 @@ class Case:
                     self.state[s * tokens : (s + 1) * tokens + 1],
                 ),
                 recoverssm_records=GDNRecoverSSMRecords.allocate(
-                    batch, t, self.dim, self.shape.HV, torch.bfloat16, self.device
+                    batch, t, self.shape.H, self.shape.HV, DIM, DIM, torch.bfloat16, self.device
                 ),
-                A_log=self.A_log, dt_bias=self.dt_bias, conv_kernel_size=WIDTH,
-                num_k_heads=self.shape.H, tp_size=1,
+                conv_kernel_size=WIDTH,
             )
             for s in range(self.sets)
-        ]  # fmt: skip
+        ]
         self.contexts = [
             GDNRecoverSSMCommitContext.create(self.window_layers[i : i + self.layers], batch)
             for i in range(0, self.sets, self.layers)
         ]
-        # The fused kernel verifies when told to read a column that it does not write; it takes
-        # eight columns at most.
-        self.verify_fused = self.has_fused and t + 1 <= FUSED_COLUMNS
-        self.verify_table = torch.zeros_like(self.table[:, :, :1]).repeat(1, 1, t + 1)
-        self.verify_table[:, :, -1] = self.table[:, :, 0]
-        self.verify_count = self.int32([t + 1] * batch)
+        self.beta = torch.rand(tokens, self.shape.HV, device=self.device)
 
-    def verify(self, s: int) -> torch.Tensor:
+    def window_conv(self, s: int) -> tuple[torch.Tensor, torch.Tensor]:
         b, a = self.ba[s].chunk(2, dim=-1)
         layer = self.window_layers[s]
-        history, state = layer.kv_cache
-        qkv = gdn_recoverssm_conv_verify(
-            self.x[s], a, b, history.transpose(-1, -2), self.weight, None, "silu", self.first,
-            self.cu, layer.recoverssm_records,
+        return gdn_recoverssm_conv_verify(
+            x=self.x[s], a=a, b=b, conv_state=layer.kv_cache[0].transpose(-1, -2),
+            weight=self.weight, bias=None, activation="silu", A_log=self.A_log,
+            dt_bias=self.dt_bias, state_indices=self.first, cu_seqlens=self.cu,
+            spec_query_len=self.shape.T, records=layer.recoverssm_records,
         )  # fmt: skip
-        if self.verify_fused:
-            self.fused(qkv, s, self.verify_table[s], self.verify_count)
-            return self.out
-        gdn_recoverssm_verify(
-            self.A_log, self.dt_bias, layer.recoverssm_records, state, self.first, self.cu,
-            self.shape.H, self.out,
+
+    def window_recurrence(self, s: int, qkv: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
+        layer = self.window_layers[s]
+        return gdn_recoverssm_verify(
+            mixed_qkv=qkv, beta=beta, state=layer.kv_cache[1], state_indices=self.first,
+            cu_seqlens=self.cu, spec_query_len=self.shape.T, records=layer.recoverssm_records,
+            out=self.out, output_gate=self.z[s], norm_weight=self.norm, norm_eps=EPS,
         )  # fmt: skip
-        return self.gated_norm(self.out, s)
+
+    def verify(self, s: int) -> torch.Tensor:
+        return self.window_recurrence(s, *self.window_conv(s))
+
+    def verify_convolved(self, s: int) -> torch.Tensor:
+        """After the convolution, as the fused CUDA kernel starts."""
+        return self.window_recurrence(s, self.qkv, self.beta)
+
+    def snapshot_cuda_convolved(self, s: int) -> torch.Tensor:
+        self.fused(self.qkv, s, self.table[s], self.ones)
+        return self.out
 
     def commit(self, context: int, count: torch.Tensor | None = None) -> None:
         """Advance all layers of a context in one launch, by default by all T tokens."""
@@ -216,16 +221,23 @@ class Case:
         found = {"snapshot_triton": (self.snapshot_triton, self.sets, 1)}
         if self.has_fused:
             found["snapshot_cuda"] = (self.snapshot_cuda, self.sets, 1)
+            found["snapshot_cuda_convolved"] = (self.snapshot_cuda_convolved, self.sets, 1)
         found["verify"] = (self.verify, self.sets, 1)
+        found["verify_convolved"] = (self.verify_convolved, self.sets, 1)
         found["commit"] = (self.commit, len(self.contexts), self.layers)
         if self.critical is not None:
             found["critical"] = (self.critical, self.sets, 1)
         return found
 
     def memory(self) -> dict[str, int]:
-        """Bytes of one request in one layer: a state with its history, and the window."""
+        """Bytes of one request in one layer: its block, its window, a block of snapshots."""
         history = self.history[0].numel() * self.history.element_size()
-        return {"state": self.shape.state_bytes + history, "window": self.window_bytes()}
+        snapshot = self.conv[0].numel() * self.conv.element_size()
+        return {
+            "state": self.shape.state_bytes + history,
+            "window": self.window_bytes(),
+            "snapshot": self.shape.state_bytes + snapshot,
+        }
 
     def check(self) -> dict[str, Any]:
         """Errors of outputs and states against fp64 on the first set, at mixed counts."""

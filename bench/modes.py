@@ -24,9 +24,6 @@ MODES = {
     "window-piecewise": Mode(
         window=True, cudagraph_mode="PIECEWISE", about="RecoverSSM, piecewise graphs"
     ),
-    "window-triton": Mode(
-        window=True, cudagraph_mode="PIECEWISE", env=TRITON, about="RecoverSSM, Triton verify"
-    ),
     "snapshot": Mode(about="upstream's default: fused CUDA kernel, FULL graphs"),
     "snapshot-piecewise": Mode(
         cudagraph_mode="PIECEWISE", about="upstream's fused CUDA kernel, piecewise graphs"

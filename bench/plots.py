@@ -119,7 +119,7 @@ def memory(plt: Any, rows: list[Row]) -> Any:
             )
     names = list(shown)
     for shift, label, colour, of in (
-        (-0.2, f"{T} snapshots", "tab:gray", lambda b: T * b["state"]),
+        (-0.2, f"{T} snapshots", "tab:gray", lambda b: T * b["snapshot"]),
         (0.2, "state and window", "tab:red", lambda b: b["state"] + b["window"]),
     ):
         axis.bar(

@@ -27,10 +27,11 @@ def kernels() -> dict[str, Any]:
             "us": {
                 "snapshot_cuda": 4 + 1.2 * read * (1 + fields["T"]),
                 "snapshot_triton": 9 + 1.2 * read * (1 + fields["T"]),
-                "verify": 1 + read, "commit": 2.05 * read, "critical": 1 + read,
+                "snapshot_cuda_convolved": 3 + 1.2 * read * (1 + fields["T"]),
+                "verify": 1 + read, "verify_convolved": 1 + read, "commit": 2.05 * read, "critical": 1 + read,
             },
             "floor_us": {"read": read, "read_write": 2 * read},
-            "bytes": {"state": state, "window": state // 25},
+            "bytes": {"state": state, "window": state // 25, "snapshot": state},
             "check": {
                 "verify_writes_no_state": True,
                 "output_error": {"window": 1e-3, "snapshot_cuda": 1e-3, "snapshot_triton": 1e-3},

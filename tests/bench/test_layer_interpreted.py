@@ -37,7 +37,7 @@ def test_rows_are_measured_written_and_not_measured_again(
     assert [row["state"] for row in rows] == ["float32", "bfloat16"]
     for row in rows:
         # The fused CUDA kernel cannot run here; everything else must have.
-        assert set(row["us"]) == {"snapshot_triton", "verify", "commit"}
+        assert set(row["us"]) == {"snapshot_triton", "verify", "verify_convolved", "commit"}
         assert min(row["us"].values()) > 0
         assert set(row["check"]["output_error"]) == {"snapshot_triton", "window"}
         assert row["check"]["verify_writes_no_state"]

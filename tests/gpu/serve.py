@@ -1,16 +1,15 @@
 """A real server of the installed wheel under the OpenAI client.
 
-`python tests/gpu/serve.py MODEL OUT.json` starts `vllm serve` with --use-replayssm and
+`python tests/gpu/serve.py MODEL OUT.json [ARGUMENTS]` starts `vllm serve` with --use-replayssm and
 MTP, asks it for completions (plain, streamed, concurrent) and reads its metrics. Exit
-code 1 unless every answer comes and repeats itself. With --defaults the server is
-started as the README starts it: compiled, memory profiled.
+code 1 unless every answer comes and repeats itself. The server is started as the README
+starts it: compiled, memory profiled, FULL graphs.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
 import time
@@ -23,22 +22,12 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import host
 
 PORT = 8731
-WINDOW = [
+README = [
     "--use-replayssm",
     "--no-enable-prefix-caching",
     "--speculative-config",
     '{"method": "mtp", "num_speculative_tokens": 3}',
 ]
-DEFAULTS = [*WINDOW, "--compilation-config", '{"cudagraph_mode": "PIECEWISE"}']
-QUICK = [
-    *WINDOW,
-    "--compilation-config",
-    '{"mode": 0, "cudagraph_mode": "PIECEWISE", "cudagraph_capture_sizes": [1, 4, 16, 32]}',
-    "--max-model-len", "1024",
-    "--max-num-seqs", "8",
-    "--kv-cache-memory-bytes", str(1 << 30),
-    "--gpu-memory-utilization", "0.25",
-]  # fmt: skip
 HOST = [
     # FlashInfer's prefill and the vision tower's kernels do not travel in the bundle.
     "--additional-config",
@@ -116,22 +105,18 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--defaults", action="store_true")
-    args = parser.parse_args()
+    args, more = parser.parse_known_args()  # more goes to the server
     command = [sys.executable, "-m", "vllm.entrypoints.cli.main", "serve", args.model]
-    command += [*(DEFAULTS if args.defaults else QUICK), *HOST]
-    # Without compilation, piecewise graphs have to break at the attention operators.
-    extra = {} if args.defaults else {"VLLM_USE_BREAKABLE_CUDAGRAPH": "1"}
+    command += [*README, *HOST, *more]
     log = args.out.with_suffix(".log")
     with log.open("wb") as stream:
         server = subprocess.Popen(
             command,
             stdout=stream,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **extra},
         )
         try:
-            wait_until_healthy(server, 300)
+            wait_until_healthy(server, 450)
             found = ask(args.model)
         except Exception as error:
             print(f"{error}\n{log.read_text(errors='replace')[-4000:]}")

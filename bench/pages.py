@@ -109,7 +109,7 @@ def kernels(file: Row) -> list[str]:
         for row in order
     ]  # fmt: skip
     return [
-        "Microseconds for one layer, from the convolution to the gated RMSNorm; \"convolved\" "
+        'Microseconds for one layer, from the convolution to the gated RMSNorm; "convolved" '
         f"leaves the convolution out. Memory is in blocks of snapshots. {runs_of(file)}",
         "",
         *rows(

@@ -14,14 +14,8 @@ LAYER = "vllm.model_executor.layers.mamba.gdn.qwen_gdn_linear_attn"
 CONVOLUTION = "vllm.model_executor.layers.mamba.ops.causal_conv1d"
 UPSTREAM = "vllm.third_party.flash_linear_attention.ops"
 WINDOW = "vllm.model_executor.layers.mamba.ops.gdn_recoverssm"
-# Host functions that take BV = min(V, 32): snapshots, no speculation, the window's verify and its
-# commit.
-RECURRENCES = (
-    f"{UPSTREAM}.fused_sigmoid_gating",
-    f"{UPSTREAM}.fused_recurrent",
-    f"{WINDOW}.recurrence",
-    f"{WINDOW}.commit",
-)
+# Host functions that take BV = min(V, 32): snapshots and no speculation.
+RECURRENCES = (f"{UPSTREAM}.fused_sigmoid_gating", f"{UPSTREAM}.fused_recurrent")
 
 
 class AllChannels:
@@ -110,14 +104,12 @@ def _restore_triton_convolution(*, wide: bool) -> None:
 
 
 def _widen_window_convolution() -> None:
-    for module_name, kernel in (
-        (f"{WINDOW}.conv", "gdn_recoverssm_conv_verify_kernel"),
-        (f"{WINDOW}.commit", "gdn_recoverssm_conv_commit_kernel"),
-    ):
+    """The window's other kernels have one program instance for each head of a row as they are."""
 
-        @after(module_name)
-        def _(module: Any, kernel: str = kernel) -> None:
-            setattr(module, kernel, AllChannels(getattr(module, kernel), "BD", axis=0))
+    @after(f"{WINDOW}.conv")
+    def _(module: Any) -> None:
+        name = "gdn_recoverssm_conv_verify_kernel"
+        setattr(module, name, AllChannels(getattr(module, name), "BD", axis=0))
 
 
 def _widen_recurrences() -> None:

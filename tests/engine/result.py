@@ -41,6 +41,7 @@ class Result:
     path: pathlib.Path
     said: dict[str, Said]
     steps: list[dict[str, Row]]
+    draft_margins: list[dict[str, list[float]]]
     blocks: dict[str, list[list[int]]]
     facts: dict[str, Any]
 
@@ -49,7 +50,7 @@ class Result:
         data = json.loads(path.read_text())
         steps = [{name: Row(*row) for name, row in step.items()} for step in data.pop("steps")]
         said = {name: Said(**said) for name, said in data.pop("requests").items()}
-        return cls(path, said, steps, data.pop("blocks"), data)
+        return cls(path, said, steps, data.pop("draft_margins"), data.pop("blocks"), data)
 
     @property
     def seconds(self) -> tuple[int, int]:

@@ -125,6 +125,7 @@ def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
             dict(
                 requests=player.said(),
                 steps=observer.steps,
+                draft_margins=observer.draft_margins,
                 blocks=observer.blocks,
                 v2=config.use_v2_model_runner,
                 replayssm=config.cache_config.use_replayssm,

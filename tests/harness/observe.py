@@ -17,10 +17,16 @@ class Observer:
         self.name_of, self.watched = name_of, frozenset(watched)
         # For every step, request -> [computed before, scheduled, drafts among them, sampled]
         self.steps: list[dict[str, list[int]]] = []
+        # For every step, request -> the gap between the two likeliest tokens of each draft that
+        # a model proposed for it
+        self.draft_margins: list[dict[str, list[float]]] = []
         self.blocks: dict[
             str, list[list[int]]
         ] = {}  # request -> blocks of each recurrent cache group
         self.states: dict[str, Any] = {}  # "request/computed tokens/layer number/part" -> array
+        self._names: dict[int, str] = {}  # of the runner's slots
+        self._proposed: dict[str, list[float]] = {}  # by the step that runs, for the next one
+        self._verified: dict[str, list[float]] = {}  # what the step before proposed for this one
 
     def install(self, runner: bool) -> None:
         """`runner`: also look into the V2 model runner."""
@@ -44,9 +50,28 @@ class Observer:
 
             def postprocess(runner: Any, idx_mapping: Any, *args: Any, **kwargs: Any) -> None:
                 original(runner, idx_mapping, *args, **kwargs)
+                self._names = {
+                    slot: self.name_of(request_id)
+                    for request_id, slot in runner.req_states.req_id_to_index.items()
+                }
                 self._record_state(runner, idx_mapping.tolist())
 
             module.GPUModelRunner.postprocess_sampled = postprocess
+
+        @after("vllm.v1.worker.gpu.spec_decode.speculator")
+        def _(module: Any) -> None:
+            original = module.DraftModelSpeculator.compute_draft_logits
+
+            def compute_draft_logits(drafter: Any, *args: Any, **kwargs: Any) -> Any:
+                logits = original(drafter, *args, **kwargs)
+                best = logits.float().topk(2).values
+                margins = (best[:, 0] - best[:, 1]).tolist()
+                for slot, margin in zip(drafter.idx_mapping.tolist(), margins, strict=False):
+                    if slot in self._names:
+                        self._proposed.setdefault(self._names[slot], []).append(margin)
+                return logits
+
+            module.DraftModelSpeculator.compute_draft_logits = compute_draft_logits
 
     def _record_step(self, scheduler: Any, scheduled: Any, output: Any) -> None:
         step = {}
@@ -64,6 +89,8 @@ class Observer:
             ]
         if step:
             self.steps.append(step)
+            self.draft_margins.append({name: self._verified.get(name, []) for name in step})
+        self._verified, self._proposed = self._proposed, {}
 
     def _record_state(self, runner: Any, slots: list[int]) -> None:
         """After the step's commit: the state of a settled request, wherever its path keeps it.

@@ -98,7 +98,8 @@ def kernels(file: Row) -> list[str]:
     body = [
         [
             row["state"], str(row["HV"]), str(row["T"]), str(row["batch"]),
-            _us(row, "snapshot_cuda"), _us(row, "snapshot_triton"), _us(row, "verify"), _us(row, "snapshot_cuda_convolved"), _us(row, "verify_convolved"),
+            _us(row, "snapshot_cuda"), _us(row, "snapshot_triton"), _us(row, "verify"),
+            _us(row, "snapshot_cuda_convolved"), _us(row, "verify_convolved"),
             _us(row, "commit"), _us(row, "critical"),
             f"{row['floor_us']['read']:.1f} / {row['floor_us']['read_write']:.1f}",
             _x(figures.speedup(row)), _x(figures.commit_over_floor(row)),
@@ -109,11 +110,14 @@ def kernels(file: Row) -> list[str]:
         for row in order
     ]  # fmt: skip
     return [
-        'Microseconds for one layer, from the convolution to the gated RMSNorm; "convolved" '
-        f"leaves the convolution out. Memory is in blocks of snapshots. {runs_of(file)}",
+        (
+            "Microseconds for one layer, from the convolution to the gated RMSNorm; `convolved` "
+            f"leaves the convolution out. Memory is in blocks of snapshots. {runs_of(file)}"
+        ),
         "",
         *rows(
-            "state|HV|T|batch|snapshot CUDA|snapshot Triton|verify|CUDA, convolved|verify, convolved|commit|critical path|"
+            "state|HV|T|batch|snapshot CUDA|snapshot Triton|verify|snapshot CUDA, convolved|"
+            "verify, convolved|commit|critical path|"
             "floor read / + write|native over verify + commit|commit over floor|"
             "state error window / snapshot|memory, blocks",
             body,

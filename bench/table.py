@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import check
-import earlier
 import figures
 import pages
 import store
@@ -59,10 +58,6 @@ def readme(files: dict[str, dict[str, Any]], verdicts: list[check.Verdict]) -> s
     if "engine" in files:
         loads = figures.compared(files["engine"]["rows"])
         parts += [*pages.engine_summary(files["engine"], loads), ""]
-    else:
-        parts += [*earlier.engines(), ""]
-    if "kernels" not in files:
-        parts += [*earlier.layer(), ""]
     return "\n".join([START, "", *parts, END])
 
 

@@ -20,6 +20,7 @@ from tests.kernels.mamba.gdn_recoverssm_utils import (
     random_step,
     reference_recurrence,
     relative_error,
+    run_conv,
     run_verify,
 )
 from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.commit import (
@@ -76,13 +77,13 @@ def test_verify_and_commit_agree_with_flash_linear_attention(shape: Shape) -> No
     layer = make_layer(shape, 5)
     step = random_step(layer, [5, 3], [4, 9])
     before = layer.state.clone()
+    qkv = run_conv(layer, step)[0]
     out = run_verify(layer, step)
     counts = torch.tensor([3, 2], dtype=torch.int32, device=DEVICE)
     context = GDNRecoverSSMCommitContext.create([layer], layer.max_num_reqs)
     context.commit(counts, step.state_indices, step.cu_seqlens)
     for row, (bos, length) in enumerate(((0, 5), (5, 3))):
         block, count = int(step.state_indices[row]), int(counts[row])
-        qkv = layer.recoverssm_records.mixed_qkv
         window = slice(bos, bos + length), slice(bos, bos + count)
         outputs, _ = by_fla(layer, before[block], *(x[window[0]] for x in (qkv, step.a, step.b)))
         _, state = by_fla(layer, before[block], *(x[window[1]] for x in (qkv, step.a, step.b)))

@@ -1,4 +1,4 @@
-"""The window says what the engine says without speculation, and bit for bit what snapshots say."""
+"""The window says what the engine says without speculation, and what snapshots say."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import collections
 from collections.abc import Mapping
 
 import pytest
-from compare import assert_identical, assert_same_words
+from compare import assert_same_steps, assert_same_words
 from result import Result
 from scenarios import DRAFTS, MIX, REPETITIVE, WIDTH
 
 WINDOW = ("mtp_window", "ngram_window", "chunks_window", "half_window", "churn")
 SNAPSHOTS = ("mtp_snapshot", "ngram_snapshot", "chunks_snapshot", "half_snapshot")
-VERIFY, COMMIT = "gdn_recoverssm_verify_kernel", "gdn_recoverssm_commit_kernel"
+KERNELS = {
+    f"gdn_recoverssm_{name}_kernel" for name in ("conv_verify", "factors", "verify", "commit")
+}
 UPSTREAM_VERIFY = "fused_sigmoid_gating_delta_rule_update_kernel"
 
 
@@ -29,9 +31,8 @@ def test_runs_ran_the_window(runs: Mapping[str, Result], name: str) -> None:
     run = runs[name]
     assert run.facts["v2"] and run.facts["replayssm"]
     assert not run.facts["unused_hooks"], "these modules were never imported"
-    launches = {kernel: count for kernel, (count, _) in run.facts["kernels"].items()}
-    assert launches[VERIFY] and launches[COMMIT]
-    assert UPSTREAM_VERIFY not in launches
+    assert run.facts["kernels"].keys() >= KERNELS
+    assert UPSTREAM_VERIFY not in run.facts["kernels"]
     held = {len(blocks) for groups in run.blocks.values() for blocks in groups if blocks}
     assert held == {1}, "a request holds more than one state block"
 
@@ -40,7 +41,8 @@ def test_runs_ran_the_window(runs: Mapping[str, Result], name: str) -> None:
 def test_snapshot_runs_ran_snapshots(runs: Mapping[str, Result], name: str) -> None:
     run = runs[name]
     assert not run.facts["replayssm"]
-    assert UPSTREAM_VERIFY in run.facts["kernels"] and VERIFY not in run.facts["kernels"]
+    assert UPSTREAM_VERIFY in run.facts["kernels"]
+    assert not run.facts["kernels"].keys() & KERNELS
     held = {len(blocks) for groups in run.blocks.values() for blocks in groups if blocks}
     assert held == {WIDTH}
 
@@ -55,10 +57,16 @@ def test_window_says_what_no_speculation_says(
 
 
 @pytest.mark.parametrize(("window", "snapshot"), list(zip(WINDOW, SNAPSHOTS, strict=False)))
-def test_window_equals_snapshots_bit_for_bit(
+def test_window_says_what_snapshots_say(
     runs: Mapping[str, Result], window: str, snapshot: str
 ) -> None:
-    assert_identical(runs[window], runs[snapshot])
+    """Not bit for bit: the window's sums are fp32 sums in another order, so now and then an
+    activation rounds to the next bf16.
+
+    Log-probabilities were seen to move by 0.005 at most and 0.00025 on average.
+    """
+    assert_same_words(runs[window], runs[snapshot], largest=0.01, mean=0.001)
+    assert_same_steps(runs[window], runs[snapshot])
 
 
 def test_every_accepted_count_occurs(mtp_window: Result, ngram_window: Result) -> None:

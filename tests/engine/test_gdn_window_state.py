@@ -6,12 +6,23 @@ from collections.abc import Mapping
 
 import numpy as np
 import pytest
-from compare import distance, nearest
+from compare import distance, nearest, prefix
 from result import Result
-from scenarios import WATCHED
+from scenarios import REQUESTS, WATCHED
 
 PARTS = ("conv", "temporal")
 CHECKPOINTS = 8  # states of one request, layer and part, at the least
+# The first layer's inputs are embeddings: the same bits in both runs wherever the tokens are.
+FIRST_LAYER = ".layers.0."
+# So its fp32 states differ by no more than sums in another order: 8 times the precision of fp32
+# (seen: 3.3e-7).
+SAME_INPUTS = 2**-20
+# In a bf16 state an element now and then rounds to its other neighbour, in 2**-7.5 of itself on
+# average: as if one in 32 did (seen: 1.9e-4).
+SAME_INPUTS_BF16 = 2**-10
+# Inputs of later layers are bf16 and differ by a rounding here and there: as if all were one step
+# of bf16 off (seen: 0.0055).
+ROUNDED_INPUTS = 2**-7
 
 
 def checkpoints(states: dict[str, np.ndarray]) -> dict[str, int]:
@@ -21,6 +32,13 @@ def checkpoints(states: dict[str, np.ndarray]) -> dict[str, int]:
         name, _, rest = key.split("/", 2)
         counts[f"{name}/{rest}"] = counts.get(f"{name}/{rest}", 0) + 1
     return counts
+
+
+def same_history(run: Result, other: Result, key: str) -> bool:
+    """Whether both runs have the state, and it is one of the same tokens."""
+    name, count, _ = key.split("/", 2)
+    generated = int(count) - REQUESTS[name][1]
+    return key in other.states and generated <= prefix(run.said[name], other.said[name])
 
 
 @pytest.mark.parametrize(
@@ -34,14 +52,22 @@ def checkpoints(states: dict[str, np.ndarray]) -> dict[str, int]:
 def test_settled_state_is_the_accepted_snapshot(
     runs: Mapping[str, Result], window: str, snapshot: str
 ) -> None:
-    settled, snapshots = runs[window].states, runs[snapshot].states
+    run, other = runs[window], runs[snapshot]
+    same_inputs = SAME_INPUTS_BF16 if window == "half_window" else SAME_INPUTS
+    settled = {key: state for key, state in run.states.items() if same_history(run, other, key)}
+    for key, state in settled.items():
+        if FIRST_LAYER not in key:
+            assert distance(state, other.states[key]) <= ROUNDED_INPUTS, key
+        elif key.endswith("/conv"):  # inputs as they came, only moved
+            np.testing.assert_array_equal(state, other.states[key], err_msg=key)
+        else:
+            assert distance(state, other.states[key]) <= same_inputs, key
     counts = checkpoints(settled)
     assert {key.split("/")[0] for key in counts} == set(WATCHED)
     assert {key.rsplit("/", 1)[1] for key in counts} == set(PARTS)
+    assert counts.keys() == checkpoints(run.states).keys()
     assert min(counts.values()) >= CHECKPOINTS
-    assert settled.keys() == snapshots.keys()
-    for key, state in settled.items():
-        np.testing.assert_array_equal(state, snapshots[key], err_msg=key)
+    assert any(FIRST_LAYER in key for key in counts)
 
 
 @pytest.mark.parametrize("name", ["mtp_window", "ngram_window"])
@@ -50,14 +76,15 @@ def test_settled_state_is_that_of_plain_decoding(
 ) -> None:
     """Wherever the window settled: near the plain state of that count, nearest to no other.
 
-    Not bit for bit: with and without speculation, matrix products run on different numbers of rows.
+    Not even the first layer's bit for bit: with and without speculation, matrix products run on
+    different numbers of rows.
     """
     run = runs[name]
     compared = 0
     for key, state in run.states.items():
         if key not in none.states:  # past the reference's last token
             continue
-        assert distance(state, none.states[key]) < 0.005, key
+        assert distance(state, none.states[key]) <= ROUNDED_INPUTS, key
         assert nearest(run.states, key, none.states) == int(key.split("/")[1]), key
         compared += 1
     assert compared >= 0.9 * len(run.states)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -181,6 +182,7 @@ def test_interrupt_is_one_line(
 ) -> None:
     def interrupt(*_: object, **__: object) -> None:
         os.kill(os.getpid(), signal.SIGINT)
+        time.sleep(10)  # another thread may take the signal; it reaches this one soon
 
     monkeypatch.setattr("tools.stack.build", interrupt)
     assert series.run("apply") == 130

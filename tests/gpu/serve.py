@@ -39,7 +39,7 @@ HOST = [
     "--port", str(PORT),
 ]  # fmt: skip
 # Lines of the server's log that go into the report.
-KEEP = ("GPU KV cache size", "Maximum concurrency", "Available KV cache memory", "graph", "took")
+KEEP = ("GPU KV cache size", "Available KV cache", "Graph capturing finished", "took")
 PROMPT = "the quick brown fox jumps over the lazy dog. the quick brown"
 
 
@@ -125,8 +125,9 @@ def main() -> int:
             server.terminate()
             server.wait(60)
     lines = log.read_text(errors="replace").splitlines()
-    found["log"] = [line for line in lines if any(word in line for word in KEEP)]
-    report = {"host": host.facts(), "command": " ".join(command[1:]), **found}
+    found["log"] = [x.split("] ", 1)[-1] for x in lines if any(word in x for word in KEEP)]
+    said = " ".join(["MODEL" if x == args.model else x for x in command[1:]])
+    report = {"host": host.facts(), "command": said, **found}
     args.out.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))
     good = found["streamed_equal"] and found["text"] and found["metrics"]

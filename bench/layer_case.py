@@ -170,9 +170,12 @@ class Case:
             GDNRecoverSSMCommitContext.create(self.window_layers[i : i + self.layers], batch)
             for i in range(0, self.sets, self.layers)
         ]
-        self.beta = torch.rand(tokens, self.shape.HV, device=self.device)
+        self.gates = (
+            -torch.rand(tokens, self.shape.HV, device=self.device),
+            torch.rand(tokens, self.shape.HV, device=self.device),
+        )
 
-    def window_conv(self, s: int) -> tuple[torch.Tensor, torch.Tensor]:
+    def window_conv(self, s: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         b, a = self.ba[s].chunk(2, dim=-1)
         layer = self.window_layers[s]
         return gdn_recoverssm_conv_verify(
@@ -182,10 +185,12 @@ class Case:
             spec_query_len=self.shape.T, records=layer.recoverssm_records,
         )  # fmt: skip
 
-    def window_recurrence(self, s: int, qkv: torch.Tensor, beta: torch.Tensor) -> torch.Tensor:
+    def window_recurrence(
+        self, s: int, qkv: torch.Tensor, g: torch.Tensor, beta: torch.Tensor
+    ) -> torch.Tensor:
         layer = self.window_layers[s]
         return gdn_recoverssm_verify(
-            mixed_qkv=qkv, beta=beta, state=layer.kv_cache[1], state_indices=self.first,
+            mixed_qkv=qkv, g=g, beta=beta, state=layer.kv_cache[1], state_indices=self.first,
             cu_seqlens=self.cu, spec_query_len=self.shape.T, records=layer.recoverssm_records,
             out=self.out, output_gate=self.z[s], norm_weight=self.norm, norm_eps=EPS,
         )  # fmt: skip
@@ -195,7 +200,7 @@ class Case:
 
     def verify_convolved(self, s: int) -> torch.Tensor:
         """After the convolution, as the fused CUDA kernel starts."""
-        return self.window_recurrence(s, self.qkv, self.beta)
+        return self.window_recurrence(s, self.qkv, *self.gates)
 
     def snapshot_cuda_convolved(self, s: int) -> torch.Tensor:
         self.fused(self.qkv, s, self.table[s], self.ones)

@@ -8,14 +8,12 @@ them. The tests are those of the patches' `Tests:` trailers, in vendor/vllm.
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
 import sys
-import tempfile
-from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+import interpreted
+
+ROOT = interpreted.ROOT
 CHECKOUT = ROOT / "vendor" / "vllm"
 
 
@@ -35,21 +33,9 @@ def main(env: str, build: str, *arguments: str) -> int:
     if missing:
         print(f"vendor/vllm has no {missing[0]}; run `make apply`.", file=sys.stderr)
         return 1
-    command = [str(Path(env) / "bin" / "python"), "-m", "pytest", "--rootdir", str(CHECKOUT)]
-    # Upstream's conftest and configuration need what the environment does not hold. The
-    # checkout goes last on the path, since its vllm/ has no extensions.
-    command += ["-c", os.devnull, "--noconftest", "--import-mode=append"]
-    command += ["-p", "no:cacheprovider", "-p", "harness.pytest_interpreted", "-q"]
-    command += [str(ROOT / "tests" / "oracles"), *(str(CHECKOUT / path) for path in tests())]
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([build, str(ROOT / "tests"), str(CHECKOUT)]),
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    with tempfile.TemporaryDirectory() as scratch:  # not the project: it would be on the path
-        return subprocess.run(
-            [*command, *arguments], cwd=scratch, env=environment, check=False
-        ).returncode
+    paths = [ROOT / "tests" / "oracles", *(CHECKOUT / path for path in tests())]
+    # The checkout goes last on the path, since its vllm/ has no extensions.
+    return interpreted.pytest(env, build, CHECKOUT, paths, arguments, behind=[CHECKOUT])
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -211,7 +210,6 @@ def test_help_and_usage(script: str) -> None:
     )
 
 
-@pytest.mark.skipif(shutil.which("make") is None, reason="no make")
 def test_make_check_says_what_the_script_says() -> None:
     done = subprocess.run(
         ["make", "-s", "-n", "bench-check"],

@@ -85,7 +85,7 @@ bench: ## on a GPU host: kernels, engines, latency, tables (ARGS=--quick; TINY=c
 		try $(GPU_PYTHON) bench/latency.py $(ARGS); \
 		$(MAKE) --no-print-directory bench-table && exit $$code
 
-bench-kernels: ## on a GPU host: verify and commit of a layer against upstream's kernels
+bench-kernels: ## on a GPU host: a layer's step against upstream's kernels
 	@$(GPU_PYTHON) bench/layer.py $(ARGS)
 
 bench-table: $(BENCH_STAMP) ## README's tables, docs/benchmarks.md and the plots from the JSON

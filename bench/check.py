@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
+import math
 import sys
 import tomllib
 from dataclasses import dataclass
@@ -79,6 +80,8 @@ def judged(folder: Path, gpu: str, path: Path = HERE / "targets.toml") -> list[V
 
 def number(value: float, unit: str = "", digits: int = 3) -> str:
     """Return a figure with its unit; never rounded so far that its integer part changes."""
+    if not math.isfinite(value):
+        return f"{value} {unit}".strip()
     text = f"{value:.1e}" if 0 < abs(value) < 1e-2 else f"{value:.{digits}g}"
     return f"{text if value < 10**digits else round(value)} {unit}".strip()
 

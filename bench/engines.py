@@ -1,8 +1,10 @@
 """Throughput of no speculation, snapshots and the window: `python bench/engines.py`.
 
 Engines that are compared start together on one GPU, which takes minutes, and then measure one
-after the other, in turns at each load. Every measurement is written as soon as it is made: run
-the same command again to go on after an interruption or the end of --seconds.
+after the other, in turns at each load. With --alone each has the GPU to itself, and the next
+starts when it has ended; --seconds are then shared out among the engines. Every measurement is
+written as soon as it is made: run the same command again to go on after an interruption or the
+end of --seconds.
 Exit codes: 0 all is measured, 1 something is left or an engine failed, 2 usage or no GPU.
 """
 
@@ -55,22 +57,22 @@ class Session:
         log = self.found.path.parent / "logs" / f"{leg.name.replace(' ', '-')}.log"
         return Worker(leg.name, command, log)
 
-    def party(self, legs: list[plan.Leg]) -> None:
+    def party(self, legs: list[plan.Leg], deadline: float) -> None:
         """Start the engines of a party that have something to measure, and measure."""
         todo = self.items(legs)
         wanted = [leg for leg in legs if any(item.leg == leg for item in todo)]
-        if not wanted or time.monotonic() > self.deadline:
+        if not wanted or time.monotonic() > deadline:
             return
         print(f"starting {', '.join(leg.name for leg in wanted)} (minutes)", flush=True)
         begun = time.monotonic()
         crew = {leg: self.start(leg) for leg in wanted}
         try:
             for leg in wanted:
-                left = START_SECONDS - (time.monotonic() - begun)
+                left = min(begun + START_SECONDS, deadline) - time.monotonic()
                 self.attempt(crew, leg, lambda worker, left=left: worker.answer(max(left, 1)))
             print(f"started after {time.monotonic() - begun:.0f} s", flush=True)
             for item in todo:
-                if time.monotonic() > self.deadline:
+                if time.monotonic() > deadline:
                     break
                 if item.leg in crew:
                     self.measure(crew, item)
@@ -92,10 +94,7 @@ class Session:
             crew.pop(leg).stop(1)
             return None
         if "advertised" in answer:
-            fields = dict(
-                zip(plan.ENGINE_FIELDS, (leg.geometry, leg.mode, leg.drafts), strict=True)
-            )
-            self.found.add("engines", fields | answer)
+            self.found.add("engines", leg.fields | answer)
         return answer
 
     def measure(self, crew: dict[plan.Leg, Worker], item: plan.Item) -> None:
@@ -120,8 +119,11 @@ class Session:
 
     def run(self, parties: list[list[plan.Leg]]) -> int:
         self.total = sum(len(self.items(legs)) for legs in parties)
-        for legs in parties:
-            self.party(legs)
+        waiting = [legs for legs in parties if self.items(legs)]
+        for done, legs in enumerate(waiting):
+            share = 1 if not legs[0].alone else len(waiting) - done
+            now = time.monotonic()
+            self.party(legs, now + (self.deadline - now) / share)
         if self.total > self.done:
             print(f"{self.total - self.done} measurements are left; run the same command again.")
         return 1 if self.failed or self.total > self.done else 0
@@ -140,7 +142,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--modes", nargs="+", default=list(plan.MODES), choices=sorted(modes.MODES))
     found.add_argument("--batches", type=int, nargs="+")
     found.add_argument("--repeats", type=int)
-    found.add_argument("--kv-gib", type=int, help="cache of an engine with drafts")
+    found.add_argument(
+        "--alone", action="store_true", help="one engine at a time, with the GPU to itself"
+    )
+    found.add_argument("--kv-gib", type=int, help="cache of an engine with drafts, or alone")
     found.add_argument("--tiny", type=Path, help="the trained checkpoint; without it, not measured")
     found.add_argument("--compiled", action="store_true", help="with torch.compile: starts slower")
     found.add_argument("--seconds", type=float, default=24 * 3600, help="begin nothing after these")
@@ -180,7 +185,7 @@ def main() -> int:
     }  # fmt: skip
     try:
         found = store.Store(store.place(args.out, RESULTS, name), TABLES, settings)
-        groups = plan.groups(chosen(args), args.modes)
+        groups = plan.groups(chosen(args), args.modes, alone=args.alone)
         parties = plan.parties(groups, args.gpu_gib or 0.96 * facts["gpu_memory_gib"], args.kv_gib)
     except (store.UnreadableError, ValueError) as error:
         print(error, file=sys.stderr)

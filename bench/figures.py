@@ -5,6 +5,7 @@ A figure of a row that lacks what it needs is None: not measured.
 
 from __future__ import annotations
 
+import math
 import statistics
 from collections import defaultdict
 from collections.abc import Callable, Iterable
@@ -28,9 +29,9 @@ def verify_us(row: Row) -> float | None:
     return row["us"].get("verify_convolved")
 
 
-def window_us(row: Row) -> float | None:
-    us = row["us"]
-    return us["verify"] + us["commit"] if "verify" in us and "commit" in us else None
+def step_us(row: Row) -> float | None:
+    """Return the time of a step that folds all T tokens of the last one and verifies T."""
+    return row["us"].get("step")
 
 
 def _ratio(above: float | None, below: float | None) -> float | None:
@@ -38,13 +39,8 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 
 def speedup(row: Row) -> float | None:
-    """Native over verify plus commit."""
-    return _ratio(native_us(row), window_us(row))
-
-
-def critical_speedup(row: Row) -> float | None:
-    """Native over what the step waits for when the commit is folded or overlapped."""
-    return _ratio(native_us(row), row["us"].get("critical"))
+    """Native over a step, which verifies and, folded into that, commits."""
+    return _ratio(native_us(row), step_us(row))
 
 
 def commit_over_floor(row: Row) -> float | None:
@@ -61,16 +57,30 @@ def memory_in_states(row: Row) -> float | None:
     return (found["state"] + found["window"]) / found["snapshot"] if found else None
 
 
+def native_errors(errors: dict[str, float]) -> list[float]:
+    """Return the errors of upstream's paths."""
+    return [error for name, error in errors.items() if name.startswith("snapshot")]
+
+
+def window_errors(errors: dict[str, float]) -> list[float]:
+    """Return the errors of the window: folded in a step and, where measured, committed."""
+    return [error for name, error in errors.items() if not name.startswith("snapshot")]
+
+
+def _worst(errors: list[float]) -> float | None:
+    """The greatest, or what is no number, which every comparison then fails."""
+    return max(errors, key=lambda e: (math.isnan(e), e), default=None)
+
+
 def state_error(row: Row) -> float | None:
-    """Relative error of the committed state against fp64."""
-    return row["check"]["state_error"].get("window")
+    """Relative error against fp64 of the state, the accepted prefix folded or committed."""
+    return _worst(window_errors(row["check"]["state_error"]))
 
 
 def output_error_ratio(row: Row) -> float | None:
     """Error of the verify's outputs against fp64 over that of the worse snapshot's."""
     errors = row["check"]["output_error"]
-    native = [error for name, error in errors.items() if name != "window"]
-    return _ratio(errors.get("window"), max(native, default=None))
+    return _ratio(_worst(window_errors(errors)), _worst(native_errors(errors)))
 
 
 # ---- engines: one row a measurement, several repeats ------------------------------------------
@@ -78,11 +88,17 @@ def output_error_ratio(row: Row) -> float | None:
 SAME_LOAD = ("geometry", "drafts", "level", "batch")
 
 
+def place(row: Row) -> str:
+    """Return the geometry, and whether the engine had the GPU to itself."""
+    return f"{row['geometry']}, alone" if row.get("alone") else str(row["geometry"])
+
+
 def medians(rows: Iterable[Row]) -> list[Row]:
     """One row for each engine and load, its numbers the medians over the repeats."""
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
     for row in rows:
-        groups[row["mode"], *(row[name] for name in SAME_LOAD)].append(row)
+        found_at = {**row, "geometry": place(row)}
+        groups[row["mode"], *(found_at[name] for name in SAME_LOAD)].append(found_at)
     found = []
     for group in groups.values():
         numbers = {
@@ -142,8 +158,8 @@ def out_of_blocks(row: Row) -> bool:
 FIGURES: dict[str, Callable[[Row], float | None]] = {
     function.__name__: function
     for function in (
-        verify_us, speedup, critical_speedup, commit_over_floor, memory_in_states, state_error,
-        output_error_ratio, window_over_snapshot, window_over_none,
+        verify_us, speedup, commit_over_floor, memory_in_states, state_error, output_error_ratio,
+        window_over_snapshot, window_over_none,
     )
 }  # fmt: skip
 

@@ -3,12 +3,14 @@
 This is the only place where the benchmarks call kernels.
 
 All sides do the same work: convolution, gates, recurrence, gated RMSNorm. The native
-snapshots write the state after each token; the window's verify writes none, and its commit
-advances the states of many layers by the accepted prefix in one launch.
+snapshots write the state after each token. A step of the window folds the accepted prefix of
+the last step into the states while it verifies the new tokens; with nothing to fold it writes
+no state. Its commit folds into the states of many layers in one launch.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any
@@ -83,7 +85,8 @@ class Case:
         self.A_log = torch.empty(hv, device=device).uniform_(-4, 2)
         self.dt_bias = self.normal(hv)
         self.cu = self.int32(range(0, tokens + 1, t))
-        self.ones, self.full = self.int32([1] * batch), self.int32([t] * batch)
+        self.nothing, self.ones, self.full = (self.int32([n] * batch) for n in (0, 1, t))
+        self.slots = self.int32(range(batch))
         # Request r of a set owns T consecutive blocks; the window uses the first alone.
         self.state = self.normal(n * tokens + 1, hv, DIM, DIM, dtype=shape.dtype)
         self.conv = self.normal(n * batch + 1, WIDTH - 1 + t - 1, self.dim)
@@ -91,7 +94,7 @@ class Case:
         self.table = self.int32(range(1, n * tokens + 1)).view(n, batch, t)
         self.conv_rows = self.int32(range(1, n * batch + 1)).view(n, batch)
         self.first = self.table[0, :, 0].contiguous()  # of each layer's own view
-        self.qkv = torch.empty(tokens, self.dim, device=device, dtype=bf16)
+        self.qkv = self.normal(tokens, self.dim)
         self.out = torch.empty(tokens, hv, DIM, device=device, dtype=bf16)
         self.has_fused = self.device.type == "cuda" and hasattr(
             torch.ops._C, "fused_gdn_decode_post_conv_mtp"
@@ -106,10 +109,10 @@ class Case:
 
     # Native -----------------------------------------------------------------------------
 
-    def native_conv(self, s: int) -> torch.Tensor:
+    def native_conv(self, s: int, count: torch.Tensor) -> torch.Tensor:
         return causal_conv1d_update(
             self.x[s], self.conv.transpose(-1, -2), self.weight, None, "silu",
-            conv_state_indices=self.conv_rows[s], num_accepted_tokens=self.ones,
+            conv_state_indices=self.conv_rows[s], num_accepted_tokens=count,
             query_start_loc=self.cu, max_query_len=self.shape.T, out=self.qkv,
         )  # fmt: skip
 
@@ -133,17 +136,20 @@ class Case:
             group_size=None, norm_before_gate=True, activation="silu",
         ).view(self.out.shape)  # fmt: skip
 
-    def snapshot_cuda(self, s: int) -> torch.Tensor:
-        self.fused(self.native_conv(s), s, self.table[s], self.ones)
+    def snapshot_cuda(self, s: int, count: torch.Tensor | None = None) -> torch.Tensor:
+        """Start from the snapshot that `count` accepted tokens name, by default the first."""
+        count = self.ones if count is None else count
+        self.fused(self.native_conv(s, count), s, self.table[s], count)
         return self.out
 
-    def snapshot_triton(self, s: int) -> torch.Tensor:
+    def snapshot_triton(self, s: int, count: torch.Tensor | None = None) -> torch.Tensor:
+        count = self.ones if count is None else count
         b, a = self.ba[s].chunk(2, dim=-1)
-        q, k, v = self.split(self.native_conv(s))
+        q, k, v = self.split(self.native_conv(s, count))
         out, _ = fused_sigmoid_gating_delta_rule_update(
             A_log=self.A_log, a=a, b=b, dt_bias=self.dt_bias, q=q, k=k, v=v,
             initial_state=self.state, inplace_final_state=True, cu_seqlens=self.cu,
-            ssm_state_indices=self.table[s], num_accepted_tokens=self.ones,
+            ssm_state_indices=self.table[s], num_accepted_tokens=count,
             use_qk_l2norm_in_kernel=True,
         )  # fmt: skip
         return self.gated_norm(out[0], s)
@@ -167,7 +173,7 @@ class Case:
             for s in range(self.sets)
         ]
         self.contexts = [
-            GDNRecoverSSMCommitContext.create(self.window_layers[i : i + self.layers], batch)
+            GDNRecoverSSMCommitContext.create(self.window_layers[i : i + self.layers])
             for i in range(0, self.sets, self.layers)
         ]
         self.gates = (
@@ -175,32 +181,41 @@ class Case:
             torch.rand(tokens, self.shape.HV, device=self.device),
         )
 
-    def window_conv(self, s: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def window_conv(
+        self, s: int, count: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         b, a = self.ba[s].chunk(2, dim=-1)
         layer = self.window_layers[s]
         return gdn_recoverssm_conv_verify(
             x=self.x[s], a=a, b=b, conv_state=layer.kv_cache[0].transpose(-1, -2),
             weight=self.weight, bias=None, activation="silu", A_log=self.A_log,
-            dt_bias=self.dt_bias, state_indices=self.first, cu_seqlens=self.cu,
-            spec_query_len=self.shape.T, records=layer.recoverssm_records,
+            dt_bias=self.dt_bias, state_indices=self.first, record_indices=self.slots,
+            commit_lens=count, cu_seqlens=self.cu, records=layer.recoverssm_records,
         )  # fmt: skip
 
     def window_recurrence(
-        self, s: int, qkv: torch.Tensor, g: torch.Tensor, beta: torch.Tensor
+        self, s: int, count: torch.Tensor, qkv: torch.Tensor, g: torch.Tensor, beta: torch.Tensor
     ) -> torch.Tensor:
         layer = self.window_layers[s]
         return gdn_recoverssm_verify(
             mixed_qkv=qkv, g=g, beta=beta, state=layer.kv_cache[1], state_indices=self.first,
-            cu_seqlens=self.cu, spec_query_len=self.shape.T, records=layer.recoverssm_records,
-            out=self.out, output_gate=self.z[s], norm_weight=self.norm, norm_eps=EPS,
+            record_indices=self.slots, commit_lens=count, cu_seqlens=self.cu,
+            records=layer.recoverssm_records, out=self.out, output_gate=self.z[s],
+            norm_weight=self.norm, norm_eps=EPS,
         )  # fmt: skip
 
+    def step(self, s: int, count: torch.Tensor | None = None) -> torch.Tensor:
+        """Fold the last step's accepted tokens, by default all T, and verify T new ones."""
+        count = self.full if count is None else count
+        return self.window_recurrence(s, count, *self.window_conv(s, count))
+
     def verify(self, s: int) -> torch.Tensor:
-        return self.window_recurrence(s, *self.window_conv(s))
+        """With nothing to fold: the state is only read."""
+        return self.step(s, self.nothing)
 
     def verify_convolved(self, s: int) -> torch.Tensor:
         """After the convolution, as the fused CUDA kernel starts."""
-        return self.window_recurrence(s, self.qkv, *self.gates)
+        return self.window_recurrence(s, self.nothing, self.qkv, *self.gates)
 
     def snapshot_cuda_convolved(self, s: int) -> torch.Tensor:
         self.fused(self.qkv, s, self.table[s], self.ones)
@@ -208,11 +223,8 @@ class Case:
 
     def commit(self, context: int, count: torch.Tensor | None = None) -> None:
         """Advance all layers of a context in one launch, by default by all T tokens."""
-        self.contexts[context].commit(self.full if count is None else count, self.first, self.cu)
-
-    # critical(s): the part of verify and commit that the step waits for, once a commit is
-    # folded into the verify or overlapped; timed where it exists.
-    critical = None
+        count = self.full if count is None else count
+        self.contexts[context].commit(self.first, self.slots, count)
 
     def window_bytes(self) -> int:
         """Memory of one request's window in one layer."""
@@ -223,15 +235,16 @@ class Case:
 
     def timed(self) -> dict[str, tuple[Any, int, int]]:
         """Return name -> (function, calls, layers a call covers)."""
+        for s in range(self.sets):  # a step or commit folds what is recorded
+            self.verify(s)
         found = {"snapshot_triton": (self.snapshot_triton, self.sets, 1)}
         if self.has_fused:
             found["snapshot_cuda"] = (self.snapshot_cuda, self.sets, 1)
             found["snapshot_cuda_convolved"] = (self.snapshot_cuda_convolved, self.sets, 1)
         found["verify"] = (self.verify, self.sets, 1)
         found["verify_convolved"] = (self.verify_convolved, self.sets, 1)
+        found["step"] = (self.step, self.sets, 1)
         found["commit"] = (self.commit, len(self.contexts), self.layers)
-        if self.critical is not None:
-            found["critical"] = (self.critical, self.sets, 1)
         return found
 
     def memory(self) -> dict[str, int]:
@@ -245,42 +258,78 @@ class Case:
         }
 
     def check(self) -> dict[str, Any]:
-        """Errors of outputs and states against fp64 on the first set, at mixed counts."""
-        tokens, rows = self.x.shape[1], min(self.shape.batch, CHECKED_ROWS)
-        owned, first = slice(1, tokens + 1), self.first.long()
-        before = self.state[owned].clone(), self.conv[: self.shape.batch + 1].clone()
-        self.conv[1 : self.shape.batch + 1, : WIDTH - 1] = self.history[first]
-        count = self.int32([1 + i % self.shape.T for i in range(self.shape.batch)])
+        """Errors against fp64 on the first set: two steps, mixed counts accepted of the first.
+
+        Outputs are those of both steps, states those that the second starts from; histories of
+        the convolution must be exact. `window` folds in the second step, `commit` commits ahead
+        of it.
+        """
+        batch, t = self.shape.batch, self.shape.T
+        rows, first = min(batch, CHECKED_ROWS), self.first.long()
+        count = self.int32([1 + i % t for i in range(batch)])
         picked = self.table[0].gather(1, (count - 1)[:, None].long())[:rows, 0].long()
-        settled = self.conv[: self.shape.batch + 1].clone()
-        outputs, states = {}, {}
-        names = ["snapshot_triton", *["snapshot_cuda"] * self.has_fused]
-        for name in names:
-            self.conv[: self.shape.batch + 1] = settled
-            outputs[name] = getattr(self, name)(0).clone()
+        self.conv[1 : batch + 1, : WIDTH - 1] = self.history[first]
+        settled = self.state[: batch * t + 1], self.history[: batch * t + 1]
+        caches = *settled, self.conv[: batch + 1]
+        before = [cache.clone() for cache in caches]
+        inputs = self.x[0], self.ba[0], self.z[0]
+        steps = [[x.clone() for x in inputs], [torch.randn_like(x) for x in inputs]]
+
+        def put(targets: Iterable[torch.Tensor], values: Iterable[torch.Tensor]) -> None:
+            for target, value in zip(targets, values, strict=True):
+                target.copy_(value)
+
+        outputs, states, qkv = {}, {}, []
+        for name in ["snapshot_triton", *["snapshot_cuda"] * self.has_fused]:
+            run = getattr(self, name)
+            put(caches, before)
+            put(inputs, steps[0])
+            outputs[name] = [run(0).clone()]
             states[name] = self.state[picked].clone()
-            self.state[owned] = before[0]
-        qkv = self.qkv.clone()
-        for s in reversed(range(self.layers)):  # the last is set 0, whose outputs are looked at
-            outputs["window"] = self.verify(s)
-        outputs["window"] = outputs["window"].clone()
-        untouched = torch.equal(self.state[owned], before[0])
-        self.commit(0, count)
-        states["window"] = self.state[first[:rows]].clone()
-        self.state[owned], self.conv[: self.shape.batch + 1] = before
+            qkv = [self.qkv.clone()]
+            put(inputs, steps[1])
+            outputs[name].append(run(0, count).clone())
+            qkv.append(self.qkv.clone())
+        position = (count[:, None] + self.int32(range(WIDTH - 1)))[..., None].long()
+        seen = torch.cat([before[1][first], steps[0][0].view(batch, t, -1)], 1)
+        history = seen.gather(1, position.expand(-1, -1, self.dim))
+        untouched = exact = True
+        for name in ("window", "commit"):
+            put(caches, before)
+            put(inputs, steps[0])
+            for s in range(1, self.layers):
+                self.verify(s)
+            outputs[name] = [self.verify(0).clone()]
+            untouched &= all(map(torch.equal, settled, before))
+            put(inputs, steps[1])
+            if name == "commit":
+                self.commit(0, count)
+            out = self.step(0, self.nothing if name == "commit" else count)
+            outputs[name].append(out.clone())
+            states[name] = self.state[first[:rows]].clone()
+            exact &= torch.equal(self.history[first], history)
+        put(caches, before)
+        put(inputs, steps[0])
 
         def of(x: torch.Tensor) -> torch.Tensor:
-            return x.view(self.shape.batch, self.shape.T, -1, DIM)[:rows].double()
+            return x.view(batch, t, -1, DIM)[:rows].double()
 
-        b, a = self.ba[0].view(self.shape.batch, self.shape.T, -1)[:rows].double().chunk(2, -1)
-        want, after = recurrence(
-            before[0][first[:rows] - 1].double(), *(of(x[0]) for x in self.split(qkv)), a, b,
-            self.A_log.double(), self.dt_bias.double(),
-        )  # fmt: skip
-        want = gated_norm(want, of(self.z[0]), self.norm.double(), EPS)
-        after = after[torch.arange(rows), (count[:rows] - 1).long()]
+        state, want = before[0][first[:rows]].double(), []
+        for i, (_, ba, z) in enumerate(steps):
+            b, a = ba.view(batch, t, -1)[:rows].double().chunk(2, -1)
+            out, after = recurrence(
+                state, *(of(x[0]) for x in self.split(qkv[i])), a, b,
+                self.A_log.double(), self.dt_bias.double(),
+            )  # fmt: skip
+            want.append(gated_norm(out, of(z), self.norm.double(), EPS))
+            if i == 0:
+                state = after[torch.arange(rows), (count[:rows] - 1).long()]
         return {
             "verify_writes_no_state": untouched,
-            "output_error": {n: relative_error(of(o), want) for n, o in outputs.items()},
-            "state_error": {n: relative_error(s, after) for n, s in states.items()},
+            "history_exact": exact,
+            "output_error": {
+                name: relative_error(torch.stack([of(o) for o in out]), torch.stack(want))
+                for name, out in outputs.items()
+            },
+            "state_error": {name: relative_error(s, state) for name, s in states.items()},
         }

@@ -30,24 +30,34 @@ GROUPS = (
     *(("tiny", n) for n in (7, 1, 3)),
 )
 QUICK_GROUPS = (("qwen3.5-0.8b", 4),)
-ENGINE_FIELDS = ("geometry", "mode", "drafts")
+ENGINE_FIELDS = ("geometry", "mode", "drafts", "alone")
 ROW_FIELDS = (*ENGINE_FIELDS, "level", "batch", "repeat")
 
 
 @dataclass(frozen=True)
 class Leg:
-    """One engine of one mode."""
+    """One engine of one mode; `alone` has the GPU to itself."""
 
     geometry: str
     mode: str
     drafts: int
+    alone: bool = False
 
     @property
     def name(self) -> str:
-        return f"{self.geometry} {self.mode}" + (f" {self.drafts} drafts" if self.drafts else "")
+        drafts = f" {self.drafts} drafts" if self.drafts else ""
+        return f"{self.geometry} {self.mode}{drafts}{' alone' * self.alone}"
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """What names the engine in a row, `alone` only where it is."""
+        found = {"geometry": self.geometry, "mode": self.mode, "drafts": self.drafts}
+        return found | {"alone": True} if self.alone else found
 
     def kv_gib(self, override: int | None = None) -> int:
         """Size of the cache: equal for window and snapshot; less is plenty without drafts."""
+        if self.alone:
+            return override or geometry.ALONE_KV_GIB
         size = override or geometry.KV_GIB[self.geometry]
         return size if self.drafts else min(size, PLAIN_KV_GIB)
 
@@ -75,24 +85,24 @@ class Item:
 
     @property
     def fields(self) -> dict[str, Any]:
-        return {
-            "geometry": self.leg.geometry, "mode": self.leg.mode, "drafts": self.leg.drafts,
-            "level": self.level, "batch": self.batch, "repeat": self.repeat,
-        }  # fmt: skip
+        mine = {"level": self.level, "batch": self.batch, "repeat": self.repeat}
+        return self.leg.fields | mine
 
     @property
     def tokens(self) -> int:
         return round(STEPS * self.acceptance) if self.acceptance else PLAIN_TOKENS
 
 
-def groups(names: Iterable[tuple[str, int]], modes: Iterable[str] = MODES) -> list[list[Leg]]:
+def groups(
+    names: Iterable[tuple[str, int]], modes: Iterable[str] = MODES, *, alone: bool = False
+) -> list[list[Leg]]:
     """Engines that are compared with each other; no speculation once for each geometry."""
     seen: set[str] = set()
     found = []
     for name, drafts in names:
-        legs = [Leg(name, mode, drafts) for mode in modes if mode != "none"]
+        legs = [Leg(name, mode, drafts, alone) for mode in modes if mode != "none"]
         if "none" in modes and name not in seen:
-            legs.append(Leg(name, "none", 0))
+            legs.append(Leg(name, "none", 0, alone))
             seen.add(name)
         found.append(legs)
     return found
@@ -101,7 +111,8 @@ def groups(names: Iterable[tuple[str, int]], modes: Iterable[str] = MODES) -> li
 def parties(found: list[list[Leg]], gpu_gib: float, override: int | None = None) -> list[list[Leg]]:
     """Groups packed, in their order, into engines that fit the GPU together.
 
-    A group that does not fit is cut: its engines without speculation start on their own.
+    A group that does not fit is cut: its engines without speculation start on their own. One
+    that is to be alone shares with none.
     """
     made: list[list[Leg]] = []
     room, seats = 0.0, 0
@@ -109,14 +120,16 @@ def parties(found: list[list[Leg]], gpu_gib: float, override: int | None = None)
         whole = sum(leg.gib(override) for leg in group) <= gpu_gib
         plain = [leg for leg in group if not leg.drafts]
         pieces = [group] if whole else [[leg for leg in group if leg.drafts], plain]
+        if any(leg.alone for leg in group):
+            pieces = [[leg] for leg in group]
         for piece in filter(None, pieces):
             need = sum(leg.gib(override) for leg in piece)
             if need > gpu_gib:
                 raise ValueError(
                     f"{', '.join(leg.name for leg in piece)} need {need:.0f} GiB together and the "
-                    f"GPU has {gpu_gib:.0f}; set a smaller --kv-gib."
+                    f"GPU has {gpu_gib:.0f}; set a smaller --kv-gib or --alone."
                 )
-            if need > room or len(piece) > seats:
+            if need > room or len(piece) > seats or piece[0].alone:
                 made.append([])
                 room, seats = gpu_gib, MOST_ENGINES
             made[-1] += piece

@@ -23,7 +23,7 @@ T, BATCH = 5, 64  # what the other axis is held at
 SIDES = {
     "native": (figures.native_us, "tab:gray", "o"),
     "verify": (figures.verify_us, "tab:blue", "s"),
-    "verify + commit": (figures.window_us, "tab:red", "^"),
+    "step": (figures.step_us, "tab:red", "^"),
 }
 MODES = {"none": "tab:green", "snapshot": "tab:gray", "window": "tab:red"}
 
@@ -74,18 +74,23 @@ def times(plt: Any, rows: list[Row], across: str, held: str, value: int) -> Any:
 def work(row: Row, side: str) -> tuple[float, float]:
     """Floating point operations and bytes of states that a side must move, of one layer.
 
-    A token and head costs 7 K V: decay, S k, the outer product and S q; a commit needs no S q.
+    A token and head costs 7 K V: decay, S k, the outer product and S q. A commit adds what is
+    recorded, decay and outer product, and a step does both.
     """
     states = row["batch"] * row["HV"] * 128 * 128
     size = states * (4 if row["state"] == "float32" else 2)
-    moved = {"native": 1 + row["T"], "verify": 1, "commit": 2}[side]
-    return states * row["T"] * (5 if side == "commit" else 7), size * moved
+    moved = {"native": 1 + row["T"], "verify": 1, "step": 2, "commit": 2}[side]
+    flops = {"native": 7, "verify": 7, "step": 10, "commit": 3}[side]
+    return states * row["T"] * flops, size * moved
 
 
 def roofline(plt: Any, rows: list[Row], gb_s: float, tflops: float | None) -> Any:
     figure, axes = grid(plt, 2)
     for axis, state in zip(axes, ("float32", "bfloat16"), strict=True):
-        for side, colour in (("native", "tab:gray"), ("verify", "tab:blue"), ("commit", "tab:red")):
+        for side, colour in (
+            ("native", "tab:gray"), ("verify", "tab:blue"), ("step", "tab:red"),
+            ("commit", "tab:orange"),
+        ):  # fmt: skip
             points = []
             for row in rows:
                 us = figures.native_us(row) if side == "native" else row["us"].get(side)
@@ -167,7 +172,7 @@ def concurrency(plt: Any, engines: list[Row]) -> Any:
     """Advertised concurrency for each GiB of cache."""
     figure, (axis,) = grid(plt, 1)
     shown = [e for e in engines if e["mode"] in MODES]
-    labels = [f"{e['geometry']}, {e['mode']}, {e['drafts']} drafts" for e in shown]
+    labels = [f"{figures.place(e)}, {e['mode']}, {e['drafts']} drafts" for e in shown]
     axis.barh(
         labels, [e["advertised"] / e["kv_cache_gib"] for e in shown],
         color=[MODES[e["mode"]] for e in shown],

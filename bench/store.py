@@ -77,7 +77,7 @@ class Store:
         }
 
     def _key(self, table: str, row: Mapping[str, Any]) -> tuple[Any, ...]:
-        return tuple(row[field] for field in self.tables[table])
+        return tuple(row.get(field) for field in self.tables[table])
 
     def has(self, table: str, row: Mapping[str, Any]) -> bool:
         """Whether a row with these identifying fields was measured."""

@@ -7,7 +7,8 @@ cd "$(dirname "$0")/../.."
 model=$(realpath "$1") tests=$(realpath "$2") out=$(realpath "$3")
 python3 -m vllm.series_provenance > "$out/provenance.txt"; provenance=$?
 python3 tests/gpu/parity.py "$model" "$out/parity.json" > "$out/parity.log" 2>&1 & parity=$!
-python3 tests/gpu/serve.py "$model" "$out/serve.json" --gpu-memory-utilization 0.2 \
+# A given cache: what else runs here would upset the profile of free memory.
+python3 tests/gpu/serve.py "$model" "$out/serve.json" --kv-cache-memory-bytes 8589934592 \
     > "$out/serve-run.log" 2>&1 & serve=$!
 kernel_tests() {  # NAME FILE SELECTION
     (cd "$tests/.." && PYTHONPATH=$SITE:. python3 -m pytest -q --noconftest -p no:cacheprovider \
@@ -15,7 +16,9 @@ kernel_tests() {  # NAME FILE SELECTION
 }
 kernel_tests verify verify "" & verify=$!
 kernel_tests walks commit "walk or many" & walks=$!
+kernel_tests plan plan "" & plan=$!
 kernel_tests commit commit "not walk and not many"; commit=$?
+wait $plan; plan=$?
 wait $verify; verify=$?
 wait $walks; walks=$?
 wait $parity; parity=$?
@@ -23,5 +26,5 @@ wait $serve; serve=$?
 tail -n 3 "$out"/kernels-*.log
 tail -60 "$out/parity.log"
 tail -c 3000 "$out/serve-run.log"
-echo "exit codes: provenance $provenance, kernels $verify $commit $walks, parity $parity, serve $serve"
-[ "$provenance$verify$commit$walks$parity$serve" = 000000 ]
+echo "exit codes: provenance $provenance, kernels $verify $commit $walks $plan, parity $parity, serve $serve"
+[ "$provenance$verify$commit$walks$plan$parity$serve" = 0000000 ]

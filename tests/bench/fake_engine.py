@@ -1,6 +1,7 @@
 """Stands for bench/engine.py: answers at once, with numbers that say which engine it is.
 
-FAKE_BROKEN names modes that do not start, FAKE_DIES "mode:n" one that dies at request n.
+FAKE_BROKEN names modes that do not start, FAKE_SLOW modes that take a minute to, FAKE_DIES
+"mode:n" one that dies at request n.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from pathlib import Path
 
 geometry, mode = sys.argv[1:3]
@@ -25,6 +27,8 @@ note("start")
 if mode in os.environ.get("FAKE_BROKEN", "").split():
     print("loading\nValueError: no room for the cache\nbye")
     sys.exit(3)
+if mode in os.environ.get("FAKE_SLOW", "").split():
+    time.sleep(60)
 dies, _, at = os.environ.get("FAKE_DIES", "").partition(":")
 with os.fdopen(reply, "w") as replies:
     print(json.dumps({"advertised": 12.5, "kv_cache_gib": 1}), file=replies, flush=True)

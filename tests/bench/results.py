@@ -29,14 +29,18 @@ def kernels() -> dict[str, Any]:
                 "snapshot_triton": 9 + 1.2 * read * (1 + fields["T"]),
                 "snapshot_cuda_convolved": 3 + 1.2 * read * (1 + fields["T"]),
                 "verify": 1 + read, "verify_convolved": 1 + read,
-                "commit": 2.05 * read, "critical": 1 + read,
+                "step": 1 + 2 * read, "commit": 2.05 * read,
             },
             "floor_us": {"read": read, "read_write": 2 * read},
             "bytes": {"state": state, "window": state // 25, "snapshot": state},
             "check": {
-                "verify_writes_no_state": True,
-                "output_error": {"window": 1e-3, "snapshot_cuda": 1e-3, "snapshot_triton": 1e-3},
-                "state_error": {"window": 6e-8, "snapshot_cuda": 6e-8, "snapshot_triton": 7e-8},
+                "verify_writes_no_state": True, "history_exact": True,
+                "output_error": {
+                    "window": 1e-3, "commit": 1e-3, "snapshot_cuda": 1e-3, "snapshot_triton": 1e-3,
+                },
+                "state_error": {
+                    "window": 6e-8, "commit": 6e-8, "snapshot_cuda": 6e-8, "snapshot_triton": 7e-8,
+                },
             },
         })  # fmt: skip
     run = {"host": HOST, "command": "python bench/layer.py", "bandwidth_gb_s": 4400.0}

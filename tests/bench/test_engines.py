@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import time
 from pathlib import Path
 
 import engines
@@ -22,8 +23,8 @@ SETTINGS = {"gpu": "fake"}
 def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     path = tmp_path / "trace"
     monkeypatch.setenv("FAKE_TRACE", str(path))
-    monkeypatch.delenv("FAKE_BROKEN", raising=False)
-    monkeypatch.delenv("FAKE_DIES", raising=False)
+    for name in ("FAKE_BROKEN", "FAKE_SLOW", "FAKE_DIES"):
+        monkeypatch.delenv(name, raising=False)
     return path
 
 
@@ -104,6 +105,70 @@ def test_an_engine_that_dies_on_the_way_loses_only_what_follows(
     assert len(run.failed) == 1
 
 
+def test_alone_one_ends_before_the_next_starts_and_its_rows_say_so(
+    tmp_path: Path, trace: Path
+) -> None:
+    """Rows of engines that share the GPU neither count for those alone nor go lost."""
+    assert session(tmp_path).run([LEGS]) == 0
+    kept, total = rows(tmp_path), len(rows(tmp_path))
+    trace.unlink()
+    parties = plan.parties(plan.groups([("qwen3.5-0.8b", 4)], alone=True), 134)
+    assert [leg.mode for (leg,) in parties] == ["snapshot", "window", "none"]
+    assert session(tmp_path).run(parties) == 0
+    said = [line.split() for line in trace.read_text().splitlines()]
+    assert [mode for mode, what, *_ in said if what in {"start", "end"}] == [
+        "snapshot", "snapshot", "window", "window", "none", "none",
+    ]  # fmt: skip
+    assert [mode for mode, *_ in said] == ["snapshot"] * 14 + ["window"] * 14 + ["none"] * 6
+    found = rows(tmp_path)
+    assert found[:total] == kept
+    assert all("alone" not in row for row in kept)
+    assert len(found) == 2 * total
+    assert all(row["alone"] for row in found[total:])
+    assert len(figures.compared(found)) == 2 * 3 * 2
+    trace.unlink()
+    assert session(tmp_path).run(parties) == 0
+    assert not trace.exists()
+
+
+def test_engines_alone_share_the_seconds(
+    tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What one leaves over is the next one's; one with nothing to measure gets none."""
+    clock, given = [0.0], []
+    monkeypatch.setattr(engines.time, "monotonic", lambda: clock[0])
+    run = session(tmp_path, seconds=600)
+
+    def party(legs: list[plan.Leg], deadline: float) -> None:
+        given.append((legs[0].mode, deadline - clock[0]))
+        clock[0] += 100
+
+    monkeypatch.setattr(run, "party", party)
+    alone = [[plan.Leg(leg.geometry, leg.mode, leg.drafts, alone=True)] for leg in LEGS]
+    run.run(alone)
+    assert given == [("none", 200), ("snapshot", 250), ("window", 400)]
+    given.clear()
+    for item in plan.turns(alone[0], [1, 128], 2):
+        run.found.add("rows", item.fields)
+    run.run(alone)
+    assert given == [("snapshot", 150), ("window", 200)]
+    given.clear()
+    run.run([LEGS, LEGS])
+    assert given == [("none", 100), ("none", 0)]
+
+
+def test_a_start_that_outlasts_its_seconds_is_ended(
+    tmp_path: Path, trace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FAKE_SLOW", "none")
+    run = session(tmp_path, seconds=1)
+    before = time.monotonic()
+    assert run.run([LEGS[:1]]) == 1
+    assert time.monotonic() - before < 10
+    (said,) = run.failed
+    assert "qwen3.5-0.8b none did not answer in 1 s" in said
+
+
 def test_behind_the_deadline_nothing_begins(tmp_path: Path, trace: Path) -> None:
     assert session(tmp_path, seconds=-1).run([LEGS]) == 1
     assert not trace.exists()
@@ -140,11 +205,28 @@ def test_parties_fit_the_gpu_and_lose_no_engine() -> None:
 
 def test_a_group_too_big_for_the_gpu_is_cut_and_an_engine_too_big_is_refused() -> None:
     whole = plan.groups([("qwen3.6-27b", 4)])
-    assert [[leg.mode for leg in party] for party in plan.parties(whole, 134.2)] == [
+    assert [[leg.mode for leg in party] for party in plan.parties(whole, 180)] == [
         ["snapshot", "window"], ["none"],
     ]  # fmt: skip
-    with pytest.raises(ValueError, match=r"need 134 GiB together and the GPU has 80; set"):
-        plan.parties(whole, 80)
+    with pytest.raises(ValueError, match=r"need 142 GiB together and the GPU has 134; set"):
+        plan.parties(whole, 134.2)
+
+
+def test_the_whole_27b_fits_alone_and_no_engine_without_room_is_tried() -> None:
+    whole = plan.groups([("qwen3.6-27b", 4)], alone=True)
+    parties = plan.parties(whole, 134.2)
+    assert [leg.mode for (leg,) in parties] == ["snapshot", "window", "none"]
+    assert {leg.kv_gib() for (leg,) in parties} == {60}
+    assert {leg.kv_gib(40) for (leg,) in parties} == {40}
+    with pytest.raises(ValueError, match=r"alone need 153 GiB together"):
+        plan.parties(whole, 134.2, 90)
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_no_speculation_is_measured_once_for_each_geometry(*, alone: bool) -> None:
+    pairs = [("qwen3.5-0.8b", 4), ("qwen3.5-0.8b", 7)]
+    (party,) = plan.parties(plan.groups(pairs, ["none"], alone=alone), 134)
+    assert party == [plan.Leg("qwen3.5-0.8b", "none", 0, alone)]
 
 
 def test_window_and_snapshot_get_equal_caches() -> None:

@@ -37,14 +37,20 @@ def test_rows_are_measured_written_and_not_measured_again(
     assert [row["state"] for row in rows] == ["float32", "bfloat16"]
     for row in rows:
         # The fused CUDA kernel cannot run here; everything else must have.
-        assert set(row["us"]) == {"snapshot_triton", "verify", "verify_convolved", "commit"}
+        assert set(row["us"]) == {
+            "snapshot_triton", "verify", "verify_convolved", "step", "commit",
+        }  # fmt: skip
         assert min(row["us"].values()) > 0
-        assert set(row["check"]["output_error"]) == {"snapshot_triton", "window"}
         assert row["check"]["verify_writes_no_state"]
+        assert row["check"]["history_exact"]
         small = row["state"] == "float32"
-        assert row["check"]["state_error"]["window"] < (1e-6 if small else 1e-2)
-        assert row["check"]["output_error"]["window"] < 1e-2
+        for name, most in (("state_error", 1e-6 if small else 1e-2), ("output_error", 1e-2)):
+            errors = row["check"][name]
+            assert set(errors) == {"snapshot_triton", "window", "commit"}
+            assert max(errors.values()) < most
         assert row["bytes"]["state"] > 2 * 128 * 128 * (4 if small else 2)
+        # Two tokens of a request: convolution's input, k and u of each value head, three decays.
+        assert row["bytes"]["window"] == 2 * (2 * 4 * 128 + 2 * 2 * 128 + 4 * 2 * 128 + 4 * 2 * 3)
         assert row["floor_us"]["read"] == pytest.approx(
             2 * 2 * 128 * 128 * (4 if small else 2) / 1e4, rel=1e-2
         )
@@ -53,48 +59,107 @@ def test_rows_are_measured_written_and_not_measured_again(
     assert "2 of 2 rows are in cpu-kernels.json already" in capsys.readouterr().out
 
 
-def test_check_sees_a_wrong_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One token too few in the state must be far outside of the snapshots' error."""
-    commit = layer_case.Case.commit
-    monkeypatch.setattr(
-        layer_case.Case,
-        "commit",
-        lambda self, context, count=None: commit(self, context, (count - 1).clamp(min=1)),
-    )
+def checked() -> dict[str, dict[str, dict[str, float]]]:
     torch.manual_seed(0)
-    case = layer_case.Case(layer_case.Shape(**tiny()[0]), "cpu", layers=1)
-    row = {"check": case.check()}
-    assert row["check"]["state_error"]["window"] > 1e-2
+    return {"check": layer_case.Case(layer_case.Shape(**tiny()[0]), "cpu", layers=1).check()}
+
+
+@pytest.mark.parametrize("wrong", [-1, 1])
+@pytest.mark.parametrize("name", ["step", "commit"])
+def test_check_sees_a_wrong_count(monkeypatch: pytest.MonkeyPatch, name: str, wrong: int) -> None:
+    """A token too few or too many in the state must be far outside of the snapshots' error."""
+    right = getattr(layer_case.Case, name)
+
+    def changed(case: layer_case.Case, s: int, count: torch.Tensor) -> torch.Tensor | None:
+        return right(case, s, torch.where(count > 0, (count + wrong).clamp(0, 2), count))
+
+    monkeypatch.setattr(layer_case.Case, name, changed)
+    row = checked()
+    errors = row["check"]["state_error"], row["check"]["output_error"]
+    path, other = ("window", "commit") if name == "step" else ("commit", "window")
+    for error in errors:
+        assert error[path] > 1e-2
+        assert error[other] < 1e-2
+    assert not row["check"]["history_exact"]
     assert not layer.sound(row)
 
 
-def test_check_sees_a_verify_that_reads_a_neighbours_state(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("name", ["first", "slots"])
+def test_check_sees_a_neighbours_state_and_records(
+    monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    verify = layer_case.Case.verify
+    """Read by the second step alone, so that what the first recorded is another row's."""
+    step = layer_case.Case.step
 
-    def swapped(self: layer_case.Case, s: int) -> torch.Tensor:
-        kept, self.first = self.first, self.first.flip(0)
+    def swapped(case: layer_case.Case, s: int, count: torch.Tensor) -> torch.Tensor:
+        kept = getattr(case, name)
+        if count is not case.nothing:
+            setattr(case, name, kept.flip(0))
         try:
-            return verify(self, s)
+            return step(case, s, count)
         finally:
-            self.first = kept
+            setattr(case, name, kept)
 
-    monkeypatch.setattr(layer_case.Case, "verify", swapped)
-    torch.manual_seed(0)
-    row = {"check": layer_case.Case(layer_case.Shape(**tiny()[0]), "cpu", layers=1).check()}
+    monkeypatch.setattr(layer_case.Case, "step", swapped)
+    row = checked()
     assert row["check"]["output_error"]["window"] > 0.1
+    assert row["check"]["state_error"]["window"] > 1e-2
+    assert row["check"]["output_error"]["commit"] < 1e-2
     assert row["check"]["output_error"]["snapshot_triton"] < 1e-2
     assert not layer.sound(row)
 
 
-def test_commit_covers_all_layers_of_its_context() -> None:
+@pytest.mark.parametrize("cache", [0, 1])
+def test_check_sees_a_verify_that_writes(monkeypatch: pytest.MonkeyPatch, cache: int) -> None:
+    """The last bit of one channel of the history, or of a state."""
+    verify = layer_case.Case.verify
+
+    def writes(case: layer_case.Case, s: int) -> torch.Tensor:
+        out = verify(case, s)
+        case.window_layers[s].kv_cache[cache][2].view(torch.uint8).flatten()[-4] ^= 1
+        return out
+
+    monkeypatch.setattr(layer_case.Case, "verify", writes)
+    row = checked()
+    assert not row["check"]["verify_writes_no_state"]
+    assert not layer.sound(row)
+
+
+def changed_blocks(case: layer_case.Case, before: list[torch.Tensor]) -> list[list[int]]:
+    return [
+        (now != then).flatten(1).any(1).nonzero()[:, 0].tolist()
+        for now, then in zip((case.state, case.history), before, strict=True)
+    ]
+
+
+def test_what_is_timed_folds_and_commits_in_all_layers() -> None:
+    """A verify changes no state; a step its own layer's; a commit those of all its layers."""
     torch.manual_seed(0)
     case = layer_case.Case(layer_case.Shape(**tiny()[0]), "cpu", layers=2)
-    before = case.state.clone()
-    for s in range(2):
-        case.verify(s)
-    assert torch.equal(case.state, before)
-    case.commit(0)
-    changed = (case.state != before).flatten(1).any(1).nonzero()[:, 0].tolist()
-    assert changed == case.table[:, :, 0].flatten().tolist()
+    before = [case.state.clone(), case.history.clone()]
+    timed = case.timed()
+    for name in ("verify", "verify_convolved"):
+        for s in range(2):
+            timed[name][0](s)
+    assert changed_blocks(case, before) == [[], []]
+    case.verify(0)
+    case.verify(1)
+    timed["step"][0](1)
+    assert changed_blocks(case, before) == [case.table[1, :, 0].tolist()] * 2
+    timed["commit"][0](0)
+    assert changed_blocks(case, before) == [case.table[:, :, 0].flatten().tolist()] * 2
+    assert timed["step"][1:] == (2, 1)
+    assert timed["commit"][1:] == (1, 2)
+
+
+def test_states_stay_bounded_while_steps_are_timed() -> None:
+    """Every call folds what the same set recorded in the call before."""
+    torch.manual_seed(0)
+    case = layer_case.Case(layer_case.Shape(**tiny()[0]), "cpu", layers=1)
+    largest = case.state.abs().max()
+    for recorded in vars(case.window_layers[0].recoverssm_records).values():
+        recorded.fill_(float("nan"))  # as memory may be that nothing was recorded in
+    step, *_ = case.timed()["step"]
+    for _ in range(8):
+        assert step(0).isfinite().all()
+    assert case.state.abs().max() < 4 * largest

@@ -137,9 +137,12 @@ def test_a_run_measures_only_what_the_file_lacks(
             raise KeyboardInterrupt
         measured.append(fields)
         error = {"window": 1e-3, "snapshot_cuda": 1e-3}
-        check = {"verify_writes_no_state": True, "output_error": error, "state_error": error}
-        return {**fields, "check": check,
-                "us": {"snapshot_cuda": 9.0, "verify": 3.0, "commit": 1.5}}  # fmt: skip
+        check = {
+            "verify_writes_no_state": True, "history_exact": True,
+            "output_error": error, "state_error": error,
+        }  # fmt: skip
+        us = {"snapshot_cuda": 9.0, "verify": 3.0, "step": 4.5, "commit": 1.5}
+        return {**fields, "check": check, "us": us}
 
     monkeypatch.setattr(layer, "measure", measure)
     path = tmp_path / "x.json"
@@ -159,8 +162,8 @@ def test_a_run_measures_only_what_the_file_lacks(
     said = capsys.readouterr().out
     assert "3 of 4 rows are in x.json already" in said
     assert (
-        "[1/1] bfloat16 HV 32 batch 8 T 5: native 9.0 us, verify 3.0 + commit 1.5 us, 2.00 x"
-        in said
+        "[1/1] bfloat16 HV 32 batch 8 T 5: native 9.0 us, step 4.5 us, 2.00 x (verify 3.0 us, "
+        "commit 1.5 us)" in said
     )
 
 
@@ -168,14 +171,20 @@ def test_a_run_measures_only_what_the_file_lacks(
     "change",
     [
         {"verify_writes_no_state": False},
+        {"history_exact": False},
         {"output_error": {"window": 2.1e-3, "snapshot_cuda": 1e-3, "snapshot_triton": 5e-4}},
         {"state_error": {"window": 1e-4, "snapshot_cuda": 1e-7, "snapshot_triton": 1e-7}},
         {"state_error": {"window": float("nan"), "snapshot_cuda": 1e-7}},
+        {"state_error": {"window": 1e-7, "commit": 1e-4, "snapshot_cuda": 1e-7}},
+        {"output_error": {"window": 1e-3, "commit": float("nan"), "snapshot_cuda": 1e-3}},
     ],
 )
 def test_a_wrong_result_is_not_sound(change: dict[str, object]) -> None:
     error = {"window": 1e-3, "snapshot_cuda": 1e-3, "snapshot_triton": 5e-4}
-    good = {"verify_writes_no_state": True, "output_error": error, "state_error": error}
+    good = {
+        "verify_writes_no_state": True, "history_exact": True,
+        "output_error": error, "state_error": error,
+    }  # fmt: skip
     assert layer.sound({"check": good})
     assert not layer.sound({"check": good | change})
 

@@ -94,13 +94,13 @@ def ngram(window: bool) -> Scenario:
 
 def one_token_chunks(window: bool) -> Scenario:
     """Two verify rows leave one token of the budget: the third prompt runs one token at a
-    time beside them.
+    time beside them, and goes on in one chunk when one of them is aborted.
     """
     run = scenario(
         "mtp", ["long_sums", "long_brackets"], window, max_num_batched_tokens=2 * WIDTH + 1
     )
     run["requests"]["chunked"] = request("chunked", step=5)
-    return run
+    return run | dict(aborts={"long_sums": 12})
 
 
 def half_state(window: bool) -> Scenario:

@@ -13,7 +13,7 @@ from scenarios import DRAFTS, MIX, REPETITIVE, WIDTH
 WINDOW = ("mtp_window", "ngram_window", "chunks_window", "half_window", "churn")
 SNAPSHOTS = ("mtp_snapshot", "ngram_snapshot", "chunks_snapshot", "half_snapshot")
 KERNELS = {
-    f"gdn_recoverssm_{name}_kernel" for name in ("conv_verify", "factors", "verify", "commit")
+    f"gdn_recoverssm_{name}_kernel" for name in ("conv_verify", "factors", "verify", "plan")
 }
 UPSTREAM_VERIFY = "fused_sigmoid_gating_delta_rule_update_kernel"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 from compare import assert_same_words
 from result import Result, Row
 from scenarios import ONE_TOKEN, REQUESTS
@@ -29,6 +31,14 @@ def test_one_token_chunks_of_a_prompt_beside_verify_rows(
     assert len(steps) >= 4
     assert all(step["chunked"].sampled == 0 for step in steps)
     assert_same_words(chunks_window, none, largest=0.02, mean=0.002)
+
+
+def test_a_prompt_goes_on_after_a_one_token_chunk(chunks_window: Result) -> None:
+    """The chunk's token is committed before the prefill reads the state: no verify folds it."""
+    rows = list(chunks_window.rows("chunked"))
+    before, row = next(pair for pair in itertools.pairwise(rows) if pair[1].scheduled > 1)
+    assert before.scheduled == 1 and before.computed > 0 and before.sampled == 0
+    assert "gdn_recoverssm_commit_kernel" in chunks_window.facts["kernels"]
 
 
 def test_one_token_prompts_beside_verify_rows_run_alone(churn: Result) -> None:

@@ -1,4 +1,4 @@
-"""After each step's commit the state block of a request holds the state of its accepted tokens."""
+"""After each step a request's block and records together hold the state of its accepted tokens."""
 
 from __future__ import annotations
 

@@ -27,12 +27,16 @@ class AllChannels:
 
     CHANNELS = 1024
 
-    def __init__(self, kernel: Any, block: str, axis: int | None = None) -> None:
-        self.kernel, self.block, self.axis = kernel, block, axis
+    def __init__(
+        self, kernel: Any, block: str, axis: int | None = None, programs: int = 1
+    ) -> None:
+        self.kernel, self.block, self.axis, self.programs = kernel, block, axis, programs
 
     def __getitem__(self, grid: Any) -> Any:
         if self.axis is not None:  # else the grid is a function of the block
-            grid = tuple(1 if axis == self.axis else size for axis, size in enumerate(grid))
+            grid = tuple(
+                self.programs if axis == self.axis else size for axis, size in enumerate(grid)
+            )
         return lambda *args, **kwargs: self.kernel[grid](
             *args, **{**kwargs, self.block: self.CHANNELS}
         )
@@ -109,7 +113,8 @@ def _widen_window_convolution() -> None:
     @after(f"{WINDOW}.conv")
     def _(module: Any) -> None:
         name = "gdn_recoverssm_conv_verify_kernel"
-        setattr(module, name, AllChannels(getattr(module, name), "BD", axis=0))
+        # One program for the channels, one for the gates.
+        setattr(module, name, AllChannels(getattr(module, name), "BD", axis=0, programs=2))
 
 
 def _widen_recurrences() -> None:

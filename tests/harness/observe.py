@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from typing import Any
 
+from harness import records
 from harness.hooks import after
 
 
@@ -93,11 +94,12 @@ class Observer:
         self._verified, self._proposed = self._proposed, {}
 
     def _record_state(self, runner: Any, slots: list[int]) -> None:
-        """After the step's commit: the state of a settled request, wherever its path keeps it.
+        """After the step: the state of each request's accepted tokens, wherever its path keeps
+        it.
 
-        With the window both parts are in the request's block as they are.  Without it the state
-        of the accepted prefix is in the block at accepted count - 1, and its convolution history
-        that far into the first.
+        With the window the request's block lacks what the last step accepted, which its records
+        add.  Without it the state of the accepted prefix is in the block at accepted count - 1,
+        and its convolution history that far into the first.
         """
         from vllm.v1.kv_cache_interface import MambaSpec
 
@@ -122,14 +124,17 @@ class Observer:
                 if name not in self.watched:
                     continue
                 computed = int(runner.req_states.num_computed_tokens.gpu[slot])
-                accepted = 1 if window else int(runner.model_state.num_accepted_tokens_gpu[slot])
+                accepted = int(runner.model_state.num_accepted_tokens_gpu[slot])
                 for layer_name in spec.layer_names:
                     layer = layers[layer_name]
-                    conv, temporal = layer.kv_cache[:2]
-                    width = layer.conv_kernel_size - 1
-                    history = conv[table[0], accepted - 1 : accepted - 1 + width]
+                    if window:
+                        count = records.pending(runner, group, slot)
+                        history, state = records.advanced(layer, table[0], slot, count)
+                    else:
+                        conv, temporal = layer.kv_cache[:2]
+                        width = layer.conv_kernel_size - 1
+                        history = conv[table[0], accepted - 1 : accepted - 1 + width]
+                        state = temporal[table[accepted - 1]]
                     key = f"{name}/{computed}/{layer_name}"
                     self.states[f"{key}/conv"] = history.float().numpy().copy()
-                    self.states[f"{key}/temporal"] = (
-                        temporal[table[accepted - 1]].float().numpy().copy()
-                    )
+                    self.states[f"{key}/temporal"] = state.float().numpy().copy()

@@ -1,12 +1,12 @@
-"""NaN in all that a later step must not read: the window's records after their commit, and
+"""NaN in all that a later step must not read: the window's records of no accepted token, and
 blocks without an owner.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
+from harness import records
 from harness.hooks import after
 
 
@@ -19,25 +19,48 @@ def install() -> None:
 
         def postprocess(runner: Any, *args: Any, **kwargs: Any) -> None:
             original(runner, *args, **kwargs)
-            layers = [
-                layer
-                for layer in runner.vllm_config.compilation_config.static_forward_context.values()
-                if getattr(layer, "recoverssm_records", None) is not None
-            ]
-            for layer in layers:
-                for field in dataclasses.fields(layer.recoverssm_records):
-                    getattr(layer.recoverssm_records, field.name).fill_(float("nan"))
             owned = _owned_blocks(runner)
             free = set(range(runner.kv_cache_config.num_blocks)) - owned
-            # All groups share the pool; blocks of full attention are zeroed when they get an owner.
-            for block in sorted(free - poisoned):
-                for layer in layers:
+            for group, layer in _window_layers(runner):
+                _poison_records(runner, group, layer)
+                # All groups share the pool; blocks of full attention are zeroed when they get an
+                # owner.
+                for block in sorted(free - poisoned):
                     for part in layer.kv_cache:
                         part[block].fill_(float("nan"))
             poisoned.clear()
             poisoned.update(free)
 
         module.GPUModelRunner.postprocess_sampled = postprocess
+
+
+def _window_layers(runner: Any) -> list[tuple[int, Any]]:
+    layers = runner.vllm_config.compilation_config.static_forward_context
+    return [
+        (group, layers[name])
+        for group, spec in enumerate(runner.kv_cache_config.kv_cache_groups)
+        for name in spec.layer_names
+        if getattr(layers[name], "recoverssm_records", None) is not None
+    ]
+
+
+def _poison_records(runner: Any, group: int, layer: Any) -> None:
+    """All but what the next fold of a living slot reads."""
+    held = layer.recoverssm_records
+    width = held.spec_query_len
+    live = set(runner.req_states.req_id_to_index.values())
+    for slot in range(held.decay.shape[0] // width):
+        count = records.pending(runner, group, slot) if slot in live else 0
+        rows = slice(slot * width + count, (slot + 1) * width)
+        for part in (held.conv_input, held.k, held.u):
+            part[rows].fill_(float("nan"))
+        # Decays to the last accepted token, from the accepted ones and from before them.
+        last = rows.start - 1
+        needed = held.decay[last].clone()
+        held.decay[slot * width : rows.stop].fill_(float("nan"))
+        if count:
+            held.decay[last, :, :count] = needed[:, :count]
+            held.decay[last, :, width] = needed[:, width]
 
 
 def _owned_blocks(runner: Any) -> set[int]:

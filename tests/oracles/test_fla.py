@@ -80,8 +80,8 @@ def test_verify_and_commit_agree_with_flash_linear_attention(shape: Shape) -> No
     qkv = run_conv(layer, step)[0]
     out = run_verify(layer, step)
     counts = torch.tensor([3, 2], dtype=torch.int32, device=DEVICE)
-    context = GDNRecoverSSMCommitContext.create([layer], layer.max_num_reqs)
-    context.commit(counts, step.state_indices, step.cu_seqlens)
+    context = GDNRecoverSSMCommitContext.create([layer])
+    context.commit(step.state_indices, step.record_indices, counts)
     for row, (bos, length) in enumerate(((0, 5), (5, 3))):
         block, count = int(step.state_indices[row]), int(counts[row])
         window = slice(bos, bos + length), slice(bos, bos + count)

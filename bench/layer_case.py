@@ -182,7 +182,7 @@ class Case:
         )
 
     def window_conv(
-        self, s: int, count: torch.Tensor
+        self, s: int, count: torch.Tensor | None
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         b, a = self.ba[s].chunk(2, dim=-1)
         layer = self.window_layers[s]
@@ -194,7 +194,12 @@ class Case:
         )  # fmt: skip
 
     def window_recurrence(
-        self, s: int, count: torch.Tensor, qkv: torch.Tensor, g: torch.Tensor, beta: torch.Tensor
+        self,
+        s: int,
+        count: torch.Tensor | None,
+        qkv: torch.Tensor,
+        g: torch.Tensor,
+        beta: torch.Tensor,
     ) -> torch.Tensor:
         layer = self.window_layers[s]
         return gdn_recoverssm_verify(
@@ -211,11 +216,11 @@ class Case:
 
     def verify(self, s: int) -> torch.Tensor:
         """With nothing to fold: the state is only read."""
-        return self.step(s, self.nothing)
+        return self.window_recurrence(s, None, *self.window_conv(s, None))
 
     def verify_convolved(self, s: int) -> torch.Tensor:
         """After the convolution, as the fused CUDA kernel starts."""
-        return self.window_recurrence(s, self.nothing, self.qkv, *self.gates)
+        return self.window_recurrence(s, None, self.qkv, *self.gates)
 
     def snapshot_cuda_convolved(self, s: int) -> torch.Tensor:
         self.fused(self.qkv, s, self.table[s], self.ones)

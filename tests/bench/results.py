@@ -50,10 +50,11 @@ def kernels() -> dict[str, Any]:
 def engine() -> dict[str, Any]:
     """The window half as fast again as the snapshots, of which 170 fit."""
     engines, rows = [], []
-    for legs in plan.parties(plan.groups(plan.GROUPS), 134):
+    whole = plan.groups([("qwen3.6-27b", 4)], ["snapshot", "window"], alone=True)
+    for legs in [*plan.parties(plan.groups(plan.GROUPS), 134), *whole]:
         engines += [
             {
-                "geometry": leg.geometry, "mode": leg.mode, "drafts": leg.drafts, "run": 0,
+                **leg.fields, "run": 0,
                 "advertised": 143.2, "kv_cache_gib": leg.kv_gib(), "gpu_memory_gib": 20.25,
                 "start_s": 160.0,
             }

@@ -192,7 +192,7 @@ def main() -> int:
         return 2
     if found.note:
         print(found.note)
-    found.begin({"host": facts, "command": " ".join(["python", *sys.argv])})
+    found.begin({"host": facts, "command": host.command()})
     return Session(args, found, [sys.executable, str(HERE / "engine.py")]).run(parties)
 
 

@@ -8,6 +8,7 @@ import importlib.util
 import os
 import platform
 import subprocess
+import sys
 from typing import Any
 
 
@@ -83,3 +84,9 @@ def _output(*command: str) -> str:
     except OSError:
         return ""
     return done.stdout.split("\n")[0].strip()
+
+
+def command() -> str:
+    """Return this process's command line, without the folders of this host."""
+    script, *words = sys.argv
+    return " ".join(["python", script, *("PATH" if "/" in word else word for word in words)])

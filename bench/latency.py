@@ -226,7 +226,7 @@ def main() -> int:
         return 2
     if found.note:
         print(found.note)
-    found.begin({"host": facts, "command": " ".join(["python", *sys.argv])})
+    found.begin({"host": facts, "command": host.command()})
     args.logs, args.serve, args.port = found.path.parent / "logs", SERVE, PORT
     return measure(args, found)
 

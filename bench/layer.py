@@ -196,7 +196,7 @@ def main() -> int:
         print(found.note)
     gb_s = bandwidth_gb_s("cuda", 2 << 30)
     print(f"{facts['gpu']}: a device copy moves {gb_s:.0f} GB/s")
-    found.begin({"host": facts, "command": " ".join(["python", *sys.argv]), "bandwidth_gb_s": gb_s})
+    found.begin({"host": facts, "command": host.command(), "bandwidth_gb_s": gb_s})
     failed = run(found, shapes(values), gb_s, "cuda", REPLAYS)
     for line in failed:
         print(line, file=sys.stderr)

@@ -183,7 +183,7 @@ def engine(file: Row) -> list[str]:
     facts = [
         [
             figures.place(e), e["mode"], str(e["drafts"]), f"{e['kv_cache_gib']:g} GiB",
-            "" if e.get("gpu_memory_gib") is None else f"{e['gpu_memory_gib']:.1f} GiB",
+            "" if not e.get("gpu_memory_gib") else f"{e['gpu_memory_gib']:.1f} GiB",
             f"{e['advertised']:.0f}", _reached(file["rows"], e), f"{e['start_s']:.0f} s",
         ]
         for e in file["engines"]

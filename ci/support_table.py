@@ -39,8 +39,8 @@ def page() -> str:
             "Each rule has a test of its own in `tests/config/test_gdn_recoverssm.py` of the patched",
             "tree, which builds a real engine configuration and reads the message.",
             "",
-            "Input streaming is refused for each request that asks for it: a session goes on in a new",
-            "state slot, without what it recorded in the last one.",
+            "Input streaming is refused for each request that asks for it: it goes on in a new state",
+            "slot, without what it recorded in the last one.",
             "",
         ]
     )

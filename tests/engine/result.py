@@ -58,7 +58,7 @@ class Result:
 
     @functools.cached_property
     def states(self) -> dict[str, np.ndarray]:
-        """Settled states after each step: "request/tokens computed/layer/part"."""
+        """States of the accepted tokens after each step: "request/tokens computed/layer/part"."""
         with np.load(self.path.with_suffix(".npz")) as arrays:
             return dict(arrays)
 

@@ -49,20 +49,20 @@ def same_history(run: Result, other: Result, key: str) -> bool:
         ("half_window", "half_snapshot"),
     ],
 )
-def test_settled_state_is_the_accepted_snapshot(
+def test_the_state_is_the_accepted_snapshot(
     runs: Mapping[str, Result], window: str, snapshot: str
 ) -> None:
     run, other = runs[window], runs[snapshot]
     same_inputs = SAME_INPUTS_BF16 if window == "half_window" else SAME_INPUTS
-    settled = {key: state for key, state in run.states.items() if same_history(run, other, key)}
-    for key, state in settled.items():
+    complete = {key: state for key, state in run.states.items() if same_history(run, other, key)}
+    for key, state in complete.items():
         if FIRST_LAYER not in key:
             assert distance(state, other.states[key]) <= ROUNDED_INPUTS, key
         elif key.endswith("/conv"):  # inputs as they came, only moved
             np.testing.assert_array_equal(state, other.states[key], err_msg=key)
         else:
             assert distance(state, other.states[key]) <= same_inputs, key
-    counts = checkpoints(settled)
+    counts = checkpoints(complete)
     assert {key.split("/")[0] for key in counts} == set(WATCHED)
     assert {key.rsplit("/", 1)[1] for key in counts} == set(PARTS)
     assert counts.keys() == checkpoints(run.states).keys()
@@ -71,10 +71,10 @@ def test_settled_state_is_the_accepted_snapshot(
 
 
 @pytest.mark.parametrize("name", ["mtp_window", "ngram_window"])
-def test_settled_state_is_that_of_plain_decoding(
+def test_the_state_is_that_of_plain_decoding(
     runs: Mapping[str, Result], name: str, none: Result
 ) -> None:
-    """Wherever the window settled: near the plain state of that count, nearest to no other.
+    """After each step: near the plain state of that count, nearest to no other.
 
     Not even the first layer's bit for bit: with and without speculation, matrix products run on
     different numbers of rows.

@@ -96,7 +96,7 @@ def main() -> int:
             bad.append(f"{a} / {b}")
     report = {
         "host": host.facts(),
-        "command": " ".join(["python", *sys.argv]),
+        "command": host.command(),
         "accepted_counts": {n: r["accepted_counts"] for n, r in results.items()},
         "comparisons": comparisons,
         "failed": bad,

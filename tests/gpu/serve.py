@@ -2,8 +2,9 @@
 
 `python tests/gpu/serve.py MODEL OUT.json [ARGUMENTS]` starts `vllm serve` with --use-replayssm and
 MTP, asks it for completions (plain, streamed, concurrent) and reads its metrics. Exit
-code 1 unless every answer comes and repeats itself. The server is started as the README
-starts it: compiled, memory profiled, FULL graphs.
+code 1 unless every answer comes and the streamed one repeats the plain one; batches of another
+size round otherwise, so of the concurrent ones it only counts those. The server is started as
+the README starts it, compiled and with FULL graphs, and with ARGUMENTS.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Greedy outputs of the trained tiny checkpoint in one way of serving.
 
-`python tests/gpu/tiny_engine.py MODEL MODE OUT.json [--eager]`; run by test_engine.py,
+`python tests/gpu/tiny_engine.py MODEL MODE OUT.json [--eager]`; run by parity.py,
 one process a mode.
 """
 

@@ -39,8 +39,9 @@ def process_memory_gib() -> float | None:
         return None
     try:
         pynvml.nvmlInit()
-        device = pynvml.nvmlDeviceGetHandleByIndex(0)
-        running = pynvml.nvmlDeviceGetComputeRunningProcesses(device)
+        # NVML counts all GPUs of the host, whichever this process sees.
+        devices = map(pynvml.nvmlDeviceGetHandleByIndex, range(pynvml.nvmlDeviceGetCount()))
+        running = [p for d in devices for p in pynvml.nvmlDeviceGetComputeRunningProcesses(d)]
     except pynvml.NVMLError:
         return None
     mine = {os.getpid(), *(c.pid for c in psutil.Process().children(recursive=True))}

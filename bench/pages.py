@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import figures
+import plan
 
 Row = dict[str, Any]
 # Plot -> the measurements it is drawn from.
@@ -207,8 +208,7 @@ def _reached(measured: list[Row], engine: Row) -> str:
     """Return the most requests that ran together, and at which batch more were asked for."""
     mine = [
         row for row in measured
-        if figures.place(row) == figures.place(engine)
-        and all(row[name] == engine[name] for name in ("mode", "drafts"))
+        if all(row.get(name) == engine.get(name) for name in plan.ENGINE_FIELDS)
     ]  # fmt: skip
     if not mine:
         return ""

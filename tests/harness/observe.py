@@ -125,11 +125,11 @@ class Observer:
                     continue
                 computed = int(runner.req_states.num_computed_tokens.gpu[slot])
                 accepted = int(runner.model_state.num_accepted_tokens_gpu[slot])
+                pending = records.pending(runner, group, slot) if window else 0
                 for layer_name in spec.layer_names:
                     layer = layers[layer_name]
                     if window:
-                        count = records.pending(runner, group, slot)
-                        history, state = records.advanced(layer, table[0], slot, count)
+                        history, state = records.advanced(layer, table[0], slot, pending)
                     else:
                         conv, temporal = layer.kv_cache[:2]
                         width = layer.conv_kernel_size - 1

@@ -56,14 +56,20 @@ class StepWatch:
     def summary(self) -> dict[str, Any]:
         """Decode rate and step time behind the first prefill, and the most requests at once.
 
-        The clock starts with the last prompt of the first wave. Where state blocks run out,
-        later prompts wait for them: that wait and their prefill count, being the price.
+        The clock starts with the last prompt of the first wave and stops with the first request
+        whose place no other takes: from then on the batch is smaller. Where state blocks run
+        out, later prompts wait for them: that wait and their prefill count, being the price.
         """
         if not self.steps:
             return {}
         first_end = next((i for i, s in enumerate(self.steps) if s.finished), len(self.steps) - 1)
         start = max((i for i, s in enumerate(self.steps[:first_end]) if s.prompt_tokens), default=0)
-        decode = self.steps[start:]
+        last_prompt = max((i for i, s in enumerate(self.steps) if s.prompt_tokens), default=0)
+        end = next(
+            (i for i, s in enumerate(self.steps) if s.finished and i > last_prompt),
+            len(self.steps) - 1,
+        )
+        decode = self.steps[start : end + 1]
         seconds = decode[-1].at - decode[0].at
         pairs = itertools.pairwise(decode)
         gaps = [1e3 * (b.at - a.at) for a, b in pairs if b.new_tokens and not b.prompt_tokens]

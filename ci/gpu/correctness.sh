@@ -7,9 +7,6 @@ cd "$(dirname "$0")/../.."
 model=$(realpath "$1") tests=$(realpath "$2") out=$(realpath "$3")
 python3 -m vllm.series_provenance > "$out/provenance.txt"; provenance=$?
 python3 tests/gpu/parity.py "$model" "$out/parity.json" > "$out/parity.log" 2>&1 & parity=$!
-# A given cache: what else runs here would upset the profile of free memory.
-python3 tests/gpu/serve.py "$model" "$out/serve.json" --kv-cache-memory-bytes 8589934592 \
-    > "$out/serve-run.log" 2>&1 & serve=$!
 kernel_tests() {  # NAME FILE SELECTION
     (cd "$tests/.." && PYTHONPATH=$SITE:. python3 -m pytest -q --noconftest -p no:cacheprovider \
         "tests/kernels/mamba/test_gdn_recoverssm_$2.py" -k "$3") > "$out/kernels-$1.log" 2>&1
@@ -22,7 +19,8 @@ wait $plan; plan=$?
 wait $verify; verify=$?
 wait $walks; walks=$?
 wait $parity; parity=$?
-wait $serve; serve=$?
+# Alone, after the others: it profiles how much memory is free.
+python3 tests/gpu/serve.py "$model" "$out/serve.json" > "$out/serve-run.log" 2>&1; serve=$?
 tail -n 3 "$out"/kernels-*.log
 tail -60 "$out/parity.log"
 tail -c 3000 "$out/serve-run.log"

@@ -29,6 +29,21 @@ def test_the_clock_starts_behind_the_first_prefill() -> None:
     assert (found["running"], found["steps"]) == (4, 3)
 
 
+def test_the_clock_stops_when_the_batch_gets_smaller() -> None:
+    found = watch(
+        (0.0, 4, 128, 4, 0), (0.1, 4, 0, 12, 0), (0.2, 3, 0, 12, 1),
+        (0.3, 3, 0, 9, 0), (0.35, 0, 0, 9, 3),
+    ).summary()  # fmt: skip
+    assert found["tokens_per_s"] == pytest.approx(24 / 0.2, rel=1e-3)
+    assert (found["running"], found["steps"]) == (4, 2)
+    # A place that another takes, and its prefill, belong to it.
+    found = watch(
+        (0.0, 4, 128, 4, 0), (0.1, 4, 0, 12, 1), (0.5, 4, 32, 10, 0),
+        (0.6, 3, 0, 12, 1), (0.65, 0, 0, 9, 3),
+    ).summary()  # fmt: skip
+    assert found["tokens_per_s"] == pytest.approx(34 / 0.6, rel=1e-3)
+
+
 def test_requests_that_wait_for_blocks_cost_their_prefill() -> None:
     found = watch(
         (0.0, 2, 64, 2, 0), (0.1, 2, 0, 2, 0), (0.2, 0, 0, 2, 2),

@@ -109,7 +109,8 @@ def medians(rows: Iterable[Row]) -> list[Row]:
         rates = sorted(row["tokens_per_s"] for row in group)
         found.append(
             {**group[0], **numbers, "repeats": len(group), "spread": (rates[0], rates[-1]),
-             "running": max(row["running"] for row in group)}
+             "running": max(row["running"] for row in group),
+             "runs": {row["run"] for row in group}}
         )  # fmt: skip
     return found
 
@@ -141,8 +142,9 @@ def _against(mode: str, load: Row) -> float | None:
 
 
 def window_over_snapshot(load: Row) -> float | None:
-    """Tokens per second of the window over those of the snapshots."""
-    return _against("snapshot", load)
+    """Tokens per second of the window over those of the snapshots, of the same runs."""
+    runs = [load["modes"].get(name, {}).get("runs", set()) for name in ("window", "snapshot")]
+    return _against("snapshot", load) if runs[0] == runs[1] else None
 
 
 def window_over_none(load: Row) -> float | None:

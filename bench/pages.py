@@ -89,8 +89,13 @@ def about(run: Row) -> str:
 
 
 def runs_of(file: Row) -> str:
-    used = sorted({row["run"] for row in file["rows"]})
-    return " ".join(f"Run {n}: {about(file['runs'][n])}." for n in used)
+    alike: dict[str, list[str]] = {}
+    for n in sorted({row["run"] for row in file["rows"]}):
+        alike.setdefault(about(file["runs"][n]), []).append(str(n))
+    return " ".join(
+        f"Run{'s' * (len(numbers) > 1)} {', '.join(numbers)}: {facts}."
+        for facts, numbers in alike.items()
+    )
 
 
 NOT_MEASURED = "not measured"
@@ -197,7 +202,7 @@ def engine(file: Row) -> list[str]:
         "",
         (
             "Accepted tokens per second (milliseconds a step; how many ran together where blocks "
-            f"ran out). {runs_of(file)}"
+            f"ran out). Window over snapshot is empty where they were measured in different runs. {runs_of(file)}"
         ),
         "",
         *_engine_rows(figures.compared(file["rows"]), full=True),

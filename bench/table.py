@@ -29,8 +29,10 @@ def targets_table(verdicts: list[check.Verdict]) -> list[str]:
         target, unit = verdict.target, verdict.target["unit"]
         sign = "<=" if target["better"] == "lower" else ">="
         worst = "not measured" if verdict.worst is None else check.number(verdict.worst, unit)
+        if verdict.short and worst == check.number(target["must"], unit):
+            worst = check.number(verdict.worst, unit, digits=4)
         if verdict.worst is not None and verdict.missing:
-            worst += f", {len(verdict.missing)} rows missing"
+            worst += f", {len(verdict.missing)} row{'s' * (len(verdict.missing) > 1)} missing"
         body.append([
             target["name"],
             check.number(target["native"], unit) if "native" in target else "",

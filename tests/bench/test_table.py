@@ -175,7 +175,7 @@ def test_rows_that_are_missing_are_said(project: Path) -> None:
     path.write_text(json.dumps(data))
     run(project)
     text = (project / "README.md").read_text()
-    assert "T 5, batch 128 and 256 | 1 x | >= 1.4 x |  | 1.5 x, 3 rows missing |" in text
+    assert "T 5, batch 128 and 256 | 1 x | >= 1.4 x |  | 1.5 x, 1 row missing |" in text
 
 
 def test_a_broken_file_is_one_sentence(project: Path, capsys: pytest.CaptureFixture[str]) -> None:

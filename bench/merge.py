@@ -1,0 +1,62 @@
+"""One file of measurements out of several: `python bench/merge.py OUT.json FILE.json ...`.
+
+For what was measured on several GPUs at once. The files must have been measured with equal
+settings; of a row that several hold, the last file's stays.
+Exit codes: 0 done, 2 usage or files that do not belong together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+import latency
+import plan
+import store
+
+# The tables that a file may hold, and what identifies their rows.
+TABLES = {"engine": {"engines": plan.ENGINE_FIELDS, "rows": plan.ROW_FIELDS},
+          "latency": {"rows": latency.FIELDS}}  # fmt: skip
+
+
+def merge(out: Path, files: list[Path]) -> str | None:
+    """Write the rows of `files` to `out`; return a sentence if they do not belong together."""
+    kind = out.stem.rsplit("-", 1)[-1]
+    if kind not in TABLES:
+        return f"{out.name} is no name of measurements; it must end in -{' or -'.join(TABLES)}."
+    found = [store.read(path) for path in files]
+    settings = found[0]["settings"]
+    for path, data in zip(files, found, strict=True):
+        if data["settings"] != settings:
+            return f"{path} was measured with other settings than {files[0]}; measure it again."
+    out.unlink(missing_ok=True)
+    made = store.Store(out, TABLES[kind], settings)
+    for data in found:
+        for number, run in enumerate(data["runs"]):
+            made.begin(run)
+            for table in TABLES[kind]:
+                for row in data[table]:
+                    if row["run"] == number:
+                        made.add(table, row)
+    return None
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("out", type=Path)
+    parser.add_argument("files", type=Path, nargs="+")
+    args = parser.parse_args()
+    try:
+        reason = merge(args.out, args.files)
+    except store.UnreadableError as error:
+        reason = str(error)
+    if reason:
+        print(reason, file=sys.stderr)
+    return 2 if reason else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,59 @@
+"""Files of measurements of several GPUs become one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import merge
+import pytest
+import store
+
+SETTINGS = {"gpu": "G", "series_id": "s"}
+
+
+def row(batch: int, mode: str = "window", *, run: int = 0, rate: float = 1.0) -> dict[str, Any]:
+    return {
+        "geometry": "g", "mode": mode, "drafts": 4, "level": "middle", "batch": batch, "repeat": 0,
+        "tokens_per_s": rate, "run": run,
+    }  # fmt: skip
+
+
+def write(path: Path, rows: list[dict[str, Any]], runs: int = 1, **settings: Any) -> Path:
+    data = {
+        "settings": SETTINGS | settings,
+        "runs": [{"command": f"{path.stem} {n}"} for n in range(runs)],
+        "engines": [{"geometry": "g", "mode": "window", "drafts": 4, "run": 0}],
+        "rows": rows,
+    }
+    path.write_text(json.dumps(data))
+    return path
+
+
+def test_rows_keep_the_run_that_made_them(tmp_path: Path) -> None:
+    a = write(tmp_path / "a.json", [row(1), row(8, run=1)], runs=2)
+    b = write(tmp_path / "b.json", [row(8, rate=2.0), row(32)])
+    out = tmp_path / "h200-engine.json"
+    write(out, [row(256)])  # what was there goes
+    assert merge.merge(out, [a, b]) is None
+    made = store.read(out)
+    said = {
+        r["batch"]: (made["runs"][r["run"]]["command"], r["tokens_per_s"]) for r in made["rows"]
+    }
+    assert said == {1: ("a 0", 1.0), 8: ("b 0", 2.0), 32: ("b 0", 1.0)}
+    assert made["settings"] == SETTINGS
+    assert len(made["engines"]) == 1
+
+
+@pytest.mark.parametrize("name", ["h200-engine.json", "h200.json"])
+def test_what_does_not_belong_together_is_refused(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    a = write(tmp_path / "a.json", [row(1)])
+    b = write(tmp_path / "b.json", [row(8)], series_id="other" if "engine" in name else "s")
+    out = tmp_path / name
+    monkeypatch.setattr("sys.argv", ["merge.py", str(out), str(a), str(b)])
+    assert merge.main() == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
+    assert not out.exists()

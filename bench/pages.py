@@ -202,7 +202,8 @@ def engine(file: Row) -> list[str]:
         "",
         (
             "Accepted tokens per second (milliseconds a step; how many ran together where blocks "
-            f"ran out). Window over snapshot is empty where they were measured in different runs. {runs_of(file)}"
+            "ran out). Window over snapshot is empty where they were measured in different runs. "
+            f"{runs_of(file)}"
         ),
         "",
         *_engine_rows(figures.compared(file["rows"]), full=True),

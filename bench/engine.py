@@ -70,7 +70,7 @@ class Engine:
         self.seen: set[int] = set()
         self.watch = StepWatch()
         query = 1 + args.drafts if self.mode.drafts else 1
-        sizes = sorted({*args.batches, *(batch * query for batch in args.batches)})
+        sizes = modes.capture_sizes(max(args.batches), query)
         # Engines set the acceptance length between measurements by a function sent to the worker.
         os.environ["VLLM_ALLOW_INSECURE_SERIALIZATION"] = "1"
         started = time.perf_counter()

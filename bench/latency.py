@@ -64,7 +64,7 @@ class Server:
         environment = dict(os.environ)
         arguments = modes.engine_arguments(
             mode, str(folder), drafts=leg.drafts or 1, compiled=args.compiled,
-            capture_sizes=sorted({*args.concurrency, *(c * query for c in args.concurrency)}),
+            capture_sizes=modes.capture_sizes(max(args.concurrency), query),
             synthetic_acceptance=acceptance, load_format="dummy", max_model_len=1024,
             max_num_seqs=max(args.concurrency), max_num_batched_tokens=8192, seed=0,
             kv_cache_memory_bytes=leg.kv_gib(args.kv_gib) << 30,

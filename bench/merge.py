@@ -11,13 +11,12 @@ import argparse
 import sys
 from pathlib import Path
 
+import engines
 import latency
-import plan
 import store
 
 # The tables that a file may hold, and what identifies their rows.
-TABLES = {"engine": {"engines": plan.ENGINE_FIELDS, "rows": plan.ROW_FIELDS},
-          "latency": {"rows": latency.FIELDS}}  # fmt: skip
+TABLES = {"engine": engines.TABLES, "latency": {"rows": latency.FIELDS}}
 
 
 def merge(out: Path, files: list[Path]) -> str | None:
@@ -26,19 +25,22 @@ def merge(out: Path, files: list[Path]) -> str | None:
     if kind not in TABLES:
         return f"{out.name} is no name of measurements; it must end in -{' or -'.join(TABLES)}."
     found = [store.read(path) for path in files]
-    settings = found[0]["settings"]
     for path, data in zip(files, found, strict=True):
-        if data["settings"] != settings:
+        lacks = [name for name in ("settings", *TABLES[kind]) if name not in data]
+        if lacks:
+            return f"{path} has no {lacks[0]}, so it is no file of {kind} measurements; drop it."
+        if data["settings"] != found[0]["settings"]:
             return f"{path} was measured with other settings than {files[0]}; measure it again."
     out.unlink(missing_ok=True)
-    made = store.Store(out, TABLES[kind], settings)
+    made = store.Store(out, TABLES[kind], found[0]["settings"])
     for data in found:
         for number, run in enumerate(data["runs"]):
             made.begin(run)
             for table in TABLES[kind]:
                 for row in data[table]:
                     if row["run"] == number:
-                        made.add(table, row)
+                        made.add(table, row, save=False)
+    made.write()
     return None
 
 

@@ -33,6 +33,16 @@ MODES = {
 }
 
 
+def capture_sizes(most: int, query: int) -> list[int]:
+    """Tokens of the graphs to capture: for 1, 2, 4 and every eighth number of requests.
+
+    As vLLM spaces its own, but up to `most` requests, which its default may not reach; whatever
+    number of requests runs together, its graph is at most 7 rows larger.
+    """
+    requests = [n for n in (1, 2, 4, *range(8, most + 8, 8)) if n <= most + 7]
+    return sorted({n * width for n in requests for width in {1, query}})
+
+
 def engine_arguments(
     mode: Mode,
     model: str,

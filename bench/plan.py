@@ -20,8 +20,8 @@ MODES = ("none", "snapshot", "window")
 REPEATS = 3
 STEPS = 40  # verify steps that a measurement lasts, about
 PLAIN_TOKENS = 96  # a measurement without speculation, or with the acceptance that comes
-PLAIN_KV_GIB = 6  # 256 requests without drafts
-MOST_ENGINES = 6  # that start together: each keeps a core or two busy
+PLAIN_KV_GIB = 8  # 256 requests without drafts
+MOST_ENGINES = 3  # that start together: more disturb each other where steps are short
 GROUPS = (
     ("qwen3.6-27b-8-of-64-layers", 4),
     ("qwen3.5-0.8b", 4),

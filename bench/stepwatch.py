@@ -56,29 +56,39 @@ class StepWatch:
     def summary(self) -> dict[str, Any]:
         """Decode rate and step time behind the first prefill, and the most requests at once.
 
-        The clock starts with the last prompt of the first wave and stops with the first request
-        whose place no other takes: from then on the batch is smaller. Where state blocks run
-        out, later prompts wait for them: that wait and their prefill count, being the price.
+        The clock starts with the last prompt of the first wave and stops where fewer requests
+        run and none waits: from then on the batch is smaller. Where state blocks run out, later
+        prompts take the places of requests that end: their prefill counts, being the price. The
+        step's time is of steps with the most requests and no prompt.
         """
         if not self.steps:
             return {}
         first_end = next((i for i, s in enumerate(self.steps) if s.finished), len(self.steps) - 1)
         start = max((i for i, s in enumerate(self.steps[:first_end]) if s.prompt_tokens), default=0)
-        last_prompt = max((i for i, s in enumerate(self.steps) if s.prompt_tokens), default=0)
+        most = max(step.running for step in self.steps)
+        # What runs is counted after a step, whose tokens are those of all who ran in it.
         end = next(
-            (i for i, s in enumerate(self.steps) if s.finished and i > last_prompt),
+            (
+                i
+                for i, s in enumerate(self.steps)
+                if i > start and s.running < most and not s.waiting
+            ),
             len(self.steps) - 1,
         )
         decode = self.steps[start : end + 1]
         seconds = decode[-1].at - decode[0].at
-        pairs = itertools.pairwise(decode)
-        gaps = [1e3 * (b.at - a.at) for a, b in pairs if b.new_tokens and not b.prompt_tokens]
+        gaps = [
+            1e3 * (b.at - a.at)
+            for a, b in itertools.pairwise(decode)
+            if b.new_tokens and not b.prompt_tokens and a.running == most
+        ]
         found: dict[str, Any] = {
-            "running": max(step.running for step in self.steps),
+            "running": most,
             "preempted": sum(step.preempted for step in self.steps),
             "steps": len(decode) - 1,
         }
         if seconds > 0 and gaps:
             found["tokens_per_s"] = round(sum(s.new_tokens for s in decode[1:]) / seconds, 1)
             found["ms_per_step"] = round(statistics.median(gaps), 3)
+            found["full_steps"] = len(gaps)
         return found

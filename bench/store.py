@@ -87,7 +87,7 @@ class Store:
         """Say what run the rows that follow belong to; it is written with the first."""
         self._pending, self._run = dict(run), None
 
-    def add(self, table: str, row: Mapping[str, Any]) -> None:
+    def add(self, table: str, row: Mapping[str, Any], *, save: bool = True) -> None:
         """Add a row, or replace the one of the same identity, and write the file."""
         if self._run is None:
             self._run = len(self.data["runs"])
@@ -95,7 +95,8 @@ class Store:
         added = {**row, "run": self._run}
         at = self._index[table].setdefault(self._key(table, row), len(self.data[table]))
         self.data[table][at:] = [added, *self.data[table][at + 1 :]]
-        self.write()
+        if save:
+            self.write()
 
     def write(self) -> None:
         """Replace the file at once, so that a killed run leaves the old one or the new one."""

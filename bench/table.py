@@ -57,6 +57,8 @@ def readme(files: dict[str, dict[str, Any]], verdicts: list[check.Verdict]) -> s
             *targets_table(verdicts),
             "",
         ]
+    if "kernels" in files:
+        parts += [f"Kernels: {pages.runs_of(files['kernels'])}", ""]
     if "engine" in files:
         loads = figures.compared(files["engine"]["rows"])
         parts += [*pages.engine_summary(files["engine"], loads), ""]

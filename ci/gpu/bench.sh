@@ -3,7 +3,9 @@
 # Goes on from the rows in bench/results or OUT and leaves all of them in OUT; give it --seconds
 # where the time is limited. `make bench-table` then reads what is copied to bench/results.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 2
+[ $# -ge 2 ] || { echo "usage: ci/gpu/bench.sh OUT kernels|engines|latency [arguments]" >&2; exit 2; }
+mkdir -p "$1"
 . ci/gpu/site.sh
 out=$(realpath "$1") what=$2
 shift 2

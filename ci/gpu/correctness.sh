@@ -2,7 +2,9 @@
 # Correctness on a GPU: ci/gpu/correctness.sh TINY_MODEL VLLM_TESTS OUT
 # VLLM_TESTS is the folder that holds the patched tree's tests/. Writes its reports to OUT.
 set -u
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../.." || exit 2
+[ $# -eq 3 ] || { echo "usage: ci/gpu/correctness.sh TINY_MODEL VLLM_TESTS OUT" >&2; exit 2; }
+mkdir -p "$3"
 . ci/gpu/site.sh
 model=$(realpath "$1") tests=$(realpath "$2") out=$(realpath "$3")
 python3 -m vllm.series_provenance > "$out/provenance.txt"; provenance=$?
@@ -21,8 +23,9 @@ wait $walks; walks=$?
 wait $parity; parity=$?
 # Alone, after the others: it profiles how much memory is free.
 python3 tests/gpu/serve.py "$model" "$out/serve.json" > "$out/serve-run.log" 2>&1; serve=$?
-tail -n 3 "$out"/kernels-*.log
+python3 ci/gpu/test_counts.py "$out"
 tail -60 "$out/parity.log"
 tail -c 3000 "$out/serve-run.log"
-echo "exit codes: provenance $provenance, kernels $verify $commit $walks $plan, parity $parity, serve $serve"
+echo "exit codes: provenance $provenance, kernels $verify $commit $walks $plan," \
+    "parity $parity, serve $serve"
 [ "$provenance$verify$commit$walks$plan$parity$serve" = 0000000 ]

@@ -2,6 +2,11 @@
 # $SLICES to $SITE once, and points Python at them.
 SLICES=${SLICES:-/tmp} SITE=${SITE:-/tmp/site}
 if [ ! -e "$SITE/.unpacked" ]; then
+    if ! ls "$SLICES"/bundle-* > /dev/null 2>&1; then
+        echo "$SLICES holds no bundle-*; make them with make gpu-bundle and name their folder" \
+            "in SLICES." >&2
+        exit 2
+    fi
     mkdir -p "$SITE"
     cat "$SLICES"/bundle-* | tar xJf - -C "$SITE" && touch "$SITE/.unpacked" || exit 2
 fi

@@ -52,7 +52,7 @@ def test_each_short_row_is_named_with_both_figures(
             "64, T 5]: 1.72 x, must be at least 2.8 x"
         ),
     ]
-    assert found[3:] == ["13 of 16 targets reached"]
+    assert found[3:] == ["15 of 18 targets reached"]
 
 
 @pytest.mark.parametrize(
@@ -131,17 +131,17 @@ def test_the_engine_is_held_to_its_medians(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """One repeat of three that is slow changes nothing; two of three do."""
-    load = {"geometry": "qwen3.6-27b-8-of-64-layers", "drafts": 4, "level": "high", "batch": 128}
+    load = {"geometry": "qwen3.6-27b-8-of-64-layers", "drafts": 4, "level": "high", "batch": 64}
     where = load | {"mode": "window"}
     results.change(folder, "engine", where | {"repeat": 0}, tokens_per_s=1.0)
     assert lines(folder, capsys)[0] == 0
-    results.change(folder, "engine", where | {"repeat": 1}, tokens_per_s=(90.0 * 128 + 1) * 0.9)
+    results.change(folder, "engine", where | {"repeat": 1}, tokens_per_s=(90.0 * 64 + 1) * 0.9)
     code, found = lines(folder, capsys)
     assert code == 1
     assert found[:-1] == [
         (
             "short: engine, window against snapshot, any batch [qwen3.6-27b-8-of-64-layers, T 5, "
-            "acceptance high, B 128]: 0.9 x, must be at least 1 x"
+            "acceptance high, B 64]: 0.9 x, must be at least 1 x"
         )
     ]
 
@@ -149,7 +149,7 @@ def test_the_engine_is_held_to_its_medians(
 def test_engines_of_different_runs_are_not_compared(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    load = {"geometry": "qwen3.6-27b-8-of-64-layers", "drafts": 4, "level": "high", "batch": 128}
+    load = {"geometry": "qwen3.6-27b-8-of-64-layers", "drafts": 4, "level": "high", "batch": 64}
     for mode in ("window", "snapshot"):  # resumed after the first repeat
         results.change(folder, "engine", load | {"mode": mode, "repeat": 2}, run=1)
     assert lines(folder, capsys)[0] == 0

@@ -46,6 +46,17 @@ def test_rows_keep_the_run_that_made_them(tmp_path: Path) -> None:
     assert len(made["engines"]) == 1
 
 
+def test_a_file_of_something_else_leaves_what_was_there(tmp_path: Path) -> None:
+    out = write(tmp_path / "h200-engine.json", [row(256)])
+    before = out.read_text()
+    other = tmp_path / "other.json"
+    other.write_text(json.dumps({"settings": SETTINGS, "runs": [], "rows": []}))
+    reason = merge.merge(out, [write(tmp_path / "a.json", [row(1)]), other])
+    assert reason is not None
+    assert "has no engines" in reason
+    assert out.read_text() == before
+
+
 @pytest.mark.parametrize("name", ["h200-engine.json", "h200.json"])
 def test_what_does_not_belong_together_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -8,13 +8,15 @@ import pytest
 from stepwatch import Step, StepWatch
 
 
-def watch(*steps: tuple[float, int, int, int, int]) -> StepWatch:
-    """Each step: when, running, prompt tokens, new tokens, finished."""
+def watch(*steps: tuple[float, int, int, int, int], waiting: tuple[int, ...] = ()) -> StepWatch:
+    """Each step: when, running after it, prompt tokens, new tokens, finished."""
     found = StepWatch()
     found.steps = [
-        Step(at=at, running=running, waiting=0, prompt_tokens=prompt, new_tokens=new,
+        Step(at=at, running=running, waiting=waits, prompt_tokens=prompt, new_tokens=new,
              finished=finished, preempted=0)
-        for at, running, prompt, new, finished in steps
+        for (at, running, prompt, new, finished), waits in zip(
+            steps, (*waiting, *[0] * len(steps)), strict=False
+        )
     ]  # fmt: skip
     return found
 
@@ -38,16 +40,26 @@ def test_the_clock_stops_when_the_batch_gets_smaller() -> None:
     assert (found["running"], found["steps"]) == (4, 2)
     # A place that another takes, and its prefill, belong to it.
     found = watch(
-        (0.0, 4, 128, 4, 0), (0.1, 4, 0, 12, 1), (0.5, 4, 32, 10, 0),
-        (0.6, 3, 0, 12, 1), (0.65, 0, 0, 9, 3),
+        (0.0, 4, 128, 4, 0), (0.1, 3, 0, 12, 1), (0.5, 4, 32, 10, 0),
+        (0.6, 3, 0, 12, 1), (0.65, 0, 0, 9, 3), waiting=(1, 1, 0, 0, 0),
     ).summary()  # fmt: skip
     assert found["tokens_per_s"] == pytest.approx(34 / 0.6, rel=1e-3)
+
+
+def test_the_last_few_of_too_many_do_not_count_as_the_batch() -> None:
+    """Four places, five requests: the fifth runs alone when the others have ended."""
+    found = watch(
+        (0.0, 4, 128, 4, 0), (0.1, 4, 0, 12, 0), (0.2, 0, 0, 12, 4),
+        (0.3, 1, 32, 1, 0), (0.4, 1, 0, 3, 0), (0.5, 0, 0, 3, 1), waiting=(1, 1, 1, 0, 0, 0),
+    ).summary()  # fmt: skip
+    assert found["tokens_per_s"] == pytest.approx(25 / 0.3, rel=1e-3)
+    assert found["ms_per_step"] == pytest.approx(100)
 
 
 def test_requests_that_wait_for_blocks_cost_their_prefill() -> None:
     found = watch(
         (0.0, 2, 64, 2, 0), (0.1, 2, 0, 2, 0), (0.2, 0, 0, 2, 2),
-        (1.2, 2, 64, 2, 0), (1.3, 2, 0, 2, 0), (1.4, 0, 0, 2, 2),
+        (1.2, 2, 64, 2, 0), (1.3, 2, 0, 2, 0), (1.4, 0, 0, 2, 2), waiting=(2, 2, 2, 0, 0, 0),
     ).summary()  # fmt: skip
     assert found["running"] == 2
     assert found["tokens_per_s"] == pytest.approx(10 / 1.4, rel=1e-2)

@@ -38,6 +38,7 @@ MIX = ("text", "copy", "count", "walk", "brackets", "sums")
 # The n-gram drafter is always right or always wrong about other texts.
 REPETITIVE = ("copy", "count", "brackets", "sums")
 WATCHED = ("copy", "sums")
+MODEL_LEN = 60  # of the run whose requests reach it
 DRAFT_LIMITS = dict(
     copy=(3, 3, 0, 3, 1), count=(3, 2, 3, 0), brackets=(3, 0, 3, 2, 3), sums=(3, 1, 3, 3, 0)
 )
@@ -126,6 +127,28 @@ def churn() -> Scenario:
     return run | dict(aborts={"copy": 5}, preempt=12)
 
 
+def limit() -> Scenario:
+    """Two requests end at the model's length, where their drafts are cut; the third before it."""
+    return scenario("mtp", ("text", "copy", "sums"), window=True, max_model_len=MODEL_LEN)
+
+
+def overlap() -> Scenario:
+    """A step is scheduled before the tokens of the last are known, so a request that has ended
+    runs once more; its blocks then go to one that waited.
+
+    What the steps say was computed is a step ahead.
+    """
+    rows, groups, null_block = 2, 3, 1
+    return scenario(
+        "mtp",
+        ("copy", "count", "brackets", "sums"),
+        window=True,
+        max_num_seqs=rows,
+        num_gpu_blocks_override=rows * groups + null_block,
+        async_scheduling=True,
+    )
+
+
 SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "none": reference,
     "ngram_window": lambda: ngram(window=True),
@@ -133,6 +156,8 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "chunks_window": lambda: one_token_chunks(window=True),
     "half_window": lambda: half_state(window=True),
     "churn": churn,
+    "limit": limit,
+    "overlap": overlap,
     "ngram_snapshot": lambda: ngram(window=False),
     "mtp_snapshot": lambda: mtp(window=False),
     "chunks_snapshot": lambda: one_token_chunks(window=False),

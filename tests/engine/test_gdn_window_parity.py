@@ -10,7 +10,15 @@ from compare import assert_same_steps, assert_same_words
 from result import Result
 from scenarios import DRAFTS, MIX, REPETITIVE, WIDTH
 
-WINDOW = ("mtp_window", "ngram_window", "chunks_window", "half_window", "churn")
+WINDOW = (
+    "mtp_window",
+    "ngram_window",
+    "chunks_window",
+    "half_window",
+    "churn",
+    "limit",
+    "overlap",
+)
 SNAPSHOTS = ("mtp_snapshot", "ngram_snapshot", "chunks_snapshot", "half_snapshot")
 KERNELS = {
     f"gdn_recoverssm_{name}_kernel" for name in ("conv_verify", "factors", "verify", "plan")

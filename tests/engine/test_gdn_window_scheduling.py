@@ -6,7 +6,7 @@ import itertools
 
 from compare import assert_same_words
 from result import Result, Row
-from scenarios import ONE_TOKEN, REQUESTS
+from scenarios import DRAFTS, MODEL_LEN, ONE_TOKEN, REQUESTS
 
 
 def one_token_chunks(run: Result, name: str, prompt: int) -> list[dict[str, Row]]:
@@ -75,3 +75,35 @@ def test_preempted_requests_resume(churn: Result) -> None:
     restarts = [name for name in churn.said for row in churn.rows(name)[1:] if row.computed == 0]
     assert len(restarts) >= 2
     assert all(len(churn.said[name].tokens) > 1 for name in restarts)
+
+
+def test_drafts_are_cut_at_the_model_s_length(limit: Result, none: Result) -> None:
+    """The last rows of a request are shorter than what it accepted just before, and stand beside
+    full ones.
+    """
+    for name in ("text", "copy"):
+        assert REQUESTS[name][1] + len(limit.said[name].tokens) == MODEL_LEN
+    cut = [
+        name
+        for step in limit.steps
+        for name, row in step.items()
+        if row.computed >= REQUESTS[name][1]
+        and row.drafts < DRAFTS
+        and any(other.drafts == DRAFTS for other in step.values())
+    ]
+    assert {"text", "copy"} <= {*cut}
+    assert any(
+        row.scheduled < before.sampled
+        for name in ("text", "copy")
+        for before, row in itertools.pairwise(limit.rows(name))
+    )
+    assert_same_words(limit, none, largest=0.01, mean=0.002)
+
+
+def test_a_request_that_ended_runs_once_more(overlap: Result, none: Result) -> None:
+    """Its last row folds and records in a slot and in blocks that another request gets next."""
+    assert overlap.facts["late"] >= 2
+    assert {*overlap.said} == {"count", "brackets", "copy", "sums"}
+    for ended, heir in (("count", "brackets"), ("copy", "sums")):
+        assert overlap.blocks[ended][1] == overlap.blocks[heir][1]
+    assert_same_words(overlap, none, largest=0.01, mean=0.002)

@@ -43,12 +43,29 @@ def install(mode: str, *, engine: bool = True) -> None:
     os.environ.setdefault("VLLM_CACHE_ROOT", tempfile.gettempdir() + "/gdnwindow-vllm-cache")
     if mode == "kernels":
         _install_triton()
+        if engine:
+            _keep_async_scheduling()
         gdn.install(engine=engine)
 
     @after("vllm.entrypoints.llm")
     def _(module: Any) -> None:
         # The engine collects garbage six times at start: spare it the heap of the imports.
         gc.freeze()
+
+
+def _keep_async_scheduling() -> None:
+    """A CPU gains nothing by it, so the engine turns it off there."""
+
+    @after("vllm.platforms.cpu")
+    def _(module: Any) -> None:
+        original = module.CpuPlatform.check_and_update_config
+
+        def check_and_update_config(vllm_config: Any) -> None:
+            wanted = vllm_config.scheduler_config.async_scheduling
+            original(vllm_config)
+            vllm_config.scheduler_config.async_scheduling = wanted
+
+        module.CpuPlatform.check_and_update_config = staticmethod(check_and_update_config)
 
 
 def _install_triton() -> None:

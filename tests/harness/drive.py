@@ -127,6 +127,7 @@ def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
                 steps=observer.steps,
                 draft_margins=observer.draft_margins,
                 blocks=observer.blocks,
+                late=observer.late,
                 v2=config.use_v2_model_runner,
                 replayssm=config.cache_config.use_replayssm,
                 mamba_block_size=config.cache_config.mamba_block_size,

@@ -24,6 +24,7 @@ class Observer:
         self.blocks: dict[
             str, list[list[int]]
         ] = {}  # request -> blocks of each recurrent cache group
+        self.late = 0  # rows of requests that had ended when their step's tokens came
         self.states: dict[str, Any] = {}  # "request/computed tokens/layer number/part" -> array
         self._names: dict[int, str] = {}  # of the runner's slots
         self._proposed: dict[str, list[float]] = {}  # by the step that runs, for the next one
@@ -78,7 +79,8 @@ class Observer:
         step = {}
         for request_id, count in scheduled.num_scheduled_tokens.items():
             request = scheduler.requests.get(request_id)
-            if request is None:  # aborted while it ran
+            if request is None:  # ended while it ran
+                self.late += 1
                 continue
             drafts = len(scheduled.scheduled_spec_decode_tokens.get(request_id, ()))
             sampled = len(output.sampled_token_ids[output.req_id_to_index[request_id]])

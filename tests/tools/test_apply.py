@@ -227,10 +227,33 @@ def test_damaged_patch_is_one_sentence(
     assert series.head() == head
 
 
-def test_patch_that_does_not_apply_is_a_conflict(series: World, said: Said) -> None:
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("@@ -0,0 +1,2 @@", "@@ -0,0 +1,1 @@", "counts 0 old and 1 new lines, its body holds 0 and 2"),
+        ("@@ -0,0 +1,2 @@", "@@ -0,0 +1,3 @@", "counts 0 old and 3 new lines, its body holds 0 and 2"),
+    ],
+    ids=["fewer", "more"],
+)
+def test_hunk_counts_edited_by_hand(
+    series: World, said: Said, old: str, new: str, words: str
+) -> None:
+    """Git takes what the counts name and drops the rest without a word."""
+    path = series.patch(NAMES[2])
+    path.write_text(path.read_text().replace(old, new))
+    lock = (series.root / "series.lock").read_bytes()
+    for argv in (["apply", "--relock"], ["apply"], ["verify", "--no-import", "--no-quilt"]):
+        assert series.run(*argv) == 1
+        message = said()
+        for word in (NAMES[2], f"'{new}'", words, "vendor/vllm", "make refresh"):
+            assert word in message
+    assert (series.root / "series.lock").read_bytes() == lock
+
+
+def test_patch_that_does_not_apply_is_refused(series: World, said: Said) -> None:
     path = series.patch(NAMES[1])
     path.write_text(path.read_text().replace(" line_4 = 4", " line_4 = 9"))
-    assert series.run("apply", "--relock") == 3
+    assert series.run("apply", "--relock") == 1
     message = said()
     assert f"{NAMES[1]} does not apply" in message
     assert "vllm/a.py" in message
@@ -240,14 +263,14 @@ def test_fuzz_is_not_accepted(series: World) -> None:
     # GNU patch would take this with its default fuzz of 2: an outer context line differs.
     path = series.patch(NAMES[1])
     path.write_text(path.read_text().replace(" line_2 = 2", " line_2 = 9"))
-    assert series.run("apply", "--relock") == 3
+    assert series.run("apply", "--relock") == 1
 
 
 def test_whitespace_in_the_context_counts(series: World) -> None:
     series.git("config", "apply.ignoreWhitespace", "change")
     path = series.patch(NAMES[1])
     path.write_text(path.read_text().replace(" line_2 = 2", " line_2  =  2"))
-    assert series.run("apply", "--relock") == 3
+    assert series.run("apply", "--relock") == 1
 
 
 @pytest.mark.parametrize(
@@ -288,6 +311,31 @@ def test_bad_series_file(series: World, said: Said, text: str | None, words: str
     message = said()
     assert words in message
     assert len(message.splitlines()) == 1
+
+
+def test_wrong_order_is_refused(series: World, said: Said) -> None:
+    (series.root / "series").write_text("\n".join([NAMES[1], NAMES[0], NAMES[2], ""]))
+    assert series.run("apply", "--relock") == 1
+    assert "correct the order in series" in said()
+
+
+def test_misspelt_name_in_series(series: World, said: Said) -> None:
+    other = series.patch("core/other.patch")
+    other.write_text("x")
+    file = series.root / "series"
+    text = file.read_text()
+    file.write_text(text.replace(NAMES[1], "core/chnage-five.patch"))
+    assert series.run("apply", "--relock") == 1
+    message = said()
+    assert len(message.splitlines()) == 1
+    assert "patches/core/chnage-five.patch is named in series but does not exist" in message
+    assert f"did you mean {NAMES[1]}, which is in patches/ and not in series" in message
+    assert "delete the line" not in message
+    # With nothing to mean, the line goes or the file comes back.
+    other.unlink()
+    file.write_text(text + "core/absent.patch\n")
+    assert series.run("apply", "--relock") == 1
+    assert "restore it with git checkout or delete the line" in said()
 
 
 @pytest.mark.parametrize("key", ["base_tree", "package_tree"])

@@ -373,3 +373,11 @@ def test_setup_route_compares_with_the_overlay(
 def test_setup_route_needs_an_environment(series: World, said: Said) -> None:
     assert series.run("build", "--via", "setup") == 1
     assert "make env" in said()
+
+
+def test_setup_route_makes_no_cpu_wheel(series: World, said: Said) -> None:
+    assert series.run("build", "--via", "setup", "--cpu") == 2
+    message = said()
+    assert "--via setup and --cpu exclude each other" in message
+    assert len(message.splitlines()) == 1
+    assert not (series.root / "dist").exists()

@@ -7,14 +7,16 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import world as worlds
 from world import World
 
-from tools import files, lint, series
+from tools import cpu, files, lint, series
 from tools.__main__ import VERBS
 from tools.git import Git, environment
 
@@ -101,6 +103,26 @@ def test_make_takes_settings_from_its_command_line_only() -> None:
     assert "--cpu" in commands("CPU=1")
 
 
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        (["VIA=magic"], "VIA=magic: build takes VIA=overlay or VIA=setup"),
+        (["VIA=setup", "CPU=1"], "VIA=setup and CPU=1 exclude each other"),
+    ],
+)
+@pytest.mark.parametrize("target", ["build", "gpu-bundle"])
+def test_make_refuses_a_wrong_route_before_it_applies(
+    settings: list[str], words: str, target: str
+) -> None:
+    done = subprocess.run(
+        ["make", "-n", "-o", ".venv/.stamp", target, *settings],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert done.stdout == ""
+    assert words in done.stderr
+
+
 # ---- no trace of a machine, no host of a registry --------------------------------------------
 
 
@@ -171,15 +193,42 @@ def test_status_of_nothing(bare: World, said: Said) -> None:
 
 def test_clean_keeps_the_checkout_and_downloads(series: World) -> None:
     series.run("build")
-    (series.cache / "cpu-old").mkdir()
+    (series.cache / ".cpu-killed").mkdir()
     (series.root / "vendor" / ".new-killed").mkdir()
     assert series.run("clean") == 0
     assert not (series.root / "dist").exists()
-    assert not (series.cache / "cpu-old").exists()
     assert series.debris() == []
     assert series.checkout.exists()
     assert (series.cache / "downloads" / worlds.SDIST).is_file()
     assert series.run("build") == 0
+
+
+def test_clean_leaves_what_other_checkouts_have_in_the_cache(
+    series: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shared = tmp_path / "shared"
+    shutil.copytree(series.cache, shared)
+    monkeypatch.setenv("GDNWINDOW_CACHE", str(shared))
+    other = worlds.copy(series, tmp_path / "other")
+    other.edit("vllm/b.py", "1", "2")
+    other.commit("Mine")
+    assert other.run("refresh") == 0
+    mine, theirs = (cpu.unpacked(world.project) for world in (series, other))
+    log = shared / "logs" / "apply.log"
+    log.parent.mkdir()
+    log.write_text("theirs")
+    assert series.run("clean") == 0
+    assert not mine.exists()
+    assert (theirs / "vllm" / "_C.abi3.so").is_file()
+    assert cpu.extensions(other.project).is_dir()
+    assert log.is_file()
+    assert series.run("clean", "--all") == 0
+    assert [path.name for path in shared.iterdir()] == ["downloads"]
+
+
+def test_clean_needs_no_lock(series: World) -> None:
+    (series.root / "series.lock").unlink()
+    assert series.run("clean") == 0
 
 
 def test_distclean_leaves_what_git_tracks(series: World) -> None:
@@ -286,6 +335,40 @@ def test_two_processes_do_not_build_one_environment(tiny_env: World, said: Said)
     assert "another process builds" in said()
 
 
+def test_two_processes_do_not_unpack_at_once(tiny_env: World, said: Said) -> None:
+    project = tiny_env.project
+    with files.only_one(cpu.extensions(project).with_suffix(".lock")) as alone:
+        assert alone
+        assert tiny_env.run("env") == 3
+        assert "another process unpacks vendor/cache/cpu-extensions-" in said()
+    assert tiny_env.debris() == []
+    # The other one is done in the meantime: what it made is taken.
+    with cpu.alone(project):
+        child = os.fork()
+        if child == 0:
+            os._exit(0 if tiny_env.run("env") == 3 else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert tiny_env.run("env") == 0
+
+
+def test_build_unpacked_by_another_process_is_taken(
+    tiny_env: World, said: Said, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not there when this process looked, and is when it holds the lock."""
+    project = tiny_env.project
+    real = cpu.checkout.need_locked
+
+    def late(*args: Any) -> Any:
+        monkeypatch.setattr(cpu.checkout, "need_locked", real)
+        cpu.unpacked(project)
+        return real(*args)
+
+    monkeypatch.setattr(cpu.checkout, "need_locked", late)
+    assert cpu.unpacked(project) == cpu.folder(project)
+    assert "already unpacked" in said()
+    assert tiny_env.debris() == []
+
+
 # ---- shared parts ----------------------------------------------------------------------------
 
 
@@ -328,6 +411,65 @@ def test_partial_file_leaves_nothing(tmp_path: Path) -> None:
     assert files.write(target, b"whole")
     assert [path.name for path in tmp_path.iterdir()] == ["x"]
     assert not files.write(target, b"whole")
+
+
+def test_partial_file_of_another_process_is_left_alone(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    ready, go = os.pipe(), os.pipe()
+    child = os.fork()
+    if child == 0:
+        with files.partial(target) as temporary:
+            temporary.write_text("theirs")
+            os.write(ready[1], b"x")
+            os.read(go[0], 1)
+        os._exit(0 if target.read_text() == "theirs" else 1)
+    os.read(ready[0], 1)
+    assert files.write(target, b"ours")
+    assert target.read_text() == "ours"
+    os.write(go[1], b"x")
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert target.read_text() == "theirs"
+
+
+def test_partial_file_of_a_killed_process_goes_at_once(tmp_path: Path) -> None:
+    target = tmp_path / "x"
+    child = os.fork()
+    if child == 0:
+        with files.partial(target):
+            os._exit(0)
+    os.waitpid(child, 0)
+    assert [path.suffix for path in tmp_path.iterdir()] == [".part"]
+    assert files.write(target, b"whole")
+    assert [path.name for path in tmp_path.iterdir()] == ["x"]
+
+
+def test_partial_file_taken_before_it_was_locked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = tempfile.mkstemp
+    taken: list[str] = []
+
+    def mkstemp(*args: Any, **rest: Any) -> tuple[int, str]:
+        handle, name = real(*args, **rest)
+        if not taken:
+            taken.append(name)
+            Path(name).unlink()
+        return handle, name
+
+    monkeypatch.setattr(tempfile, "mkstemp", mkstemp)
+    assert files.write(tmp_path / "x", b"whole")
+    assert (tmp_path / "x").read_bytes() == b"whole"
+
+
+@pytest.mark.parametrize("folder", ["tests/harness", "tests/engine", "ci", "bench", "tools"])
+def test_lint_looks_into_every_folder(bare: World, said: Said, folder: str) -> None:
+    shutil.copy(ROOT / "pyproject.toml", bare.root)
+    (bare.root / "tools").mkdir()
+    (bare.root / "tools" / "__init__.py").write_text('"""Fine."""\n')
+    (bare.root / folder).mkdir(parents=True, exist_ok=True)
+    (bare.root / folder / "x.py").write_text('"""Fine, but for its import."""\n\nimport os\n')
+    assert bare.run("lint") == 1
+    assert f"{folder}/x.py" in said()
 
 
 def test_lint_reports(bare: World, said: Said) -> None:

@@ -1,0 +1,40 @@
+"""What pytest said of the kernel tests on a GPU: `python ci/gpu/test_counts.py FOLDER`.
+
+Reads the kernels-NAME.log files of a run of ci/gpu/correctness.sh and the host's facts from its
+parity.json; writes tests.json beside them. Exit code 1 if a log ends without passed tests.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+SAID = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected)")
+SECONDS = re.compile(r" in ([\d.]+)s")
+
+
+def main() -> int:
+    folder = Path(sys.argv[1])
+    found: dict[str, dict[str, float]] = {}
+    for log in sorted(folder.glob("kernels-*.log")):
+        lines = log.read_text(errors="replace").strip().splitlines()
+        last = lines[-1] if lines else ""
+        counts = {name: int(count) for count, name in SAID.findall(last)}
+        seconds = SECONDS.search(last)
+        found[log.stem] = counts | ({"seconds": float(seconds[1])} if seconds else {})
+    host = json.loads((folder / "parity.json").read_text())["host"]
+    report = {
+        "host": host,
+        "command": "ci/gpu/correctness.sh MODEL TESTS OUT",
+        "passed": sum(int(counts.get("passed", 0)) for counts in found.values()),
+        "files": found,
+    }
+    (folder / "tests.json").write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report, indent=1))
+    return 0 if found and all(counts.get("passed") for counts in found.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,6 +5,13 @@ CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
 $(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
+# Here and not in the recipe: build applies the series first.
+ifneq ($(filter-out overlay setup,$(VIA)),)
+$(error VIA=$(VIA): build takes VIA=overlay or VIA=setup)
+endif
+ifeq ($(VIA) $(CPU),setup 1)
+$(error VIA=setup and CPU=1 exclude each other; leave one of them out)
+endif
 VENV := .venv
 STAMP := $(VENV)/.stamp
 DEV_STAMP := $(VENV)/.stamp-dev
@@ -54,7 +61,7 @@ build: apply ## dist/: the patched wheel (VIA=setup: by upstream's setup.py; CPU
 env: $(STAMP) | $(CHECKOUT) ## in CACHE: the environment and CPU build tests run in (8 GB)
 	@$(TOOLS) env
 
-lint: $(DEV_STAMP) ## ruff on the tools and benchmarks, mypy on the tools
+lint: $(DEV_STAMP) ## ruff on tools, tests, ci and benchmarks, mypy on the tools
 	@$(TOOLS) lint
 
 test-tools: $(DEV_STAMP) ## the tests of the tools
@@ -100,10 +107,10 @@ gpu-bundle: build ## .gpu/: the wheel in slices for a GPU host without network (
 
 # ---- housekeeping ------------------------------------------------------------------------
 
-clean: $(STAMP) ## delete what was built; never unsaved work
+clean: $(STAMP) ## delete what was built here; never unsaved work
 	@$(TOOLS) clean
 
-distclean: $(STAMP) ## also vendor/vllm (if all its work is in patches/), downloads, environments
+distclean: $(STAMP) ## also vendor/vllm (if it is all in patches/), CPU builds, environments, downloads
 	@$(TOOLS) clean --all
 
 $(CHECKOUT): | $(STAMP)

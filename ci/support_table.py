@@ -1,5 +1,6 @@
-"""Write docs/support.md from the gate of the patched engine: run it with the test
-environment's Python and the CPU build on PYTHONPATH. --check only compares.
+"""Write docs/support.md from the gate of the patched engine.
+
+Run it with the test environment's Python and the CPU build on PYTHONPATH. --check only compares.
 """
 
 from __future__ import annotations

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import difflib
 
-from tools import checkout, fetch, files, lock, patchfile, series, stack, upstream
+from tools import checkout, fetch, files, lock, patchfile, series, stack, staging, upstream
 from tools.errors import OK, ToolError
 from tools.git import Git
 from tools.lock import Lock
@@ -74,16 +75,25 @@ def ensure_base(project: Project, git: Git) -> str:
 def read_patches(project: Project) -> list[tuple[str, bytes]]:
     """Read the files the series names, in order."""
     found: list[tuple[str, bytes]] = []
-    for name in series.load(project).names:
+    names = series.load(project).names
+    for name in names:
         path = project.patches / name
         try:
             found.append((name, path.read_bytes()))
         except FileNotFoundError:
             raise ToolError(
                 f"{project.short(path)} is named in series but does not exist; "
-                f"restore it with git checkout or delete the line."
+                f"{_instead(name, staging.listing(project).keys() - set(names))}"
             ) from None
     return found
+
+
+def _instead(name: str, unlisted: set[str]) -> str:
+    """Say what to do about a name: beside a file that no line names it is likely misspelt."""
+    near = difflib.get_close_matches(name, sorted(unlisted), n=1, cutoff=0)
+    if near:
+        return f"did you mean {near[0]}, which is in patches/ and not in series?"
+    return "restore it with git checkout or delete the line."
 
 
 def check(project: Project, built: Lock, *, relock: bool) -> Lock:

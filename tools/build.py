@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from tools import checkout, cpu, environment, fetch, files, overlay, setup_route, wheels
-from tools.errors import OK, ToolError
+from tools.errors import OK, ToolError, UsageError
 from tools.git import Git
 from tools.lock import Lock
 from tools.project import Project
@@ -35,6 +35,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(project: Project, args: argparse.Namespace) -> int:
+    if args.cpu and args.via == "setup":
+        raise UsageError("--via setup and --cpu exclude each other; leave one of them out.")
     git = checkout.need(project)
     chain = checkout.need_applied(project, git)
     if args.cpu:

@@ -6,15 +6,16 @@ import argparse
 import shutil
 from pathlib import Path
 
-from tools import checkout, files
-from tools.errors import OK, ConflictError
+from tools import checkout, cpu, files
+from tools.errors import OK, ConflictError, ToolError
 from tools.project import Project
 from tools.say import say
 
 GENERATED = ("dist", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
-# Leftovers of killed commands, then results. The cache may be shared: names, not all.
-CACHE = (".cpu-*", ".prefix-*", ".quilt-*", ".setup-*", ".clone-*", ".trash-*", "cpu-*", "logs")
-CACHE_ALL = ("env-*", "imports")  # with the env-*.lock files beside them
+# Leftovers of killed commands. The cache may be shared: names, not all.
+CACHE = (".cpu-*", ".prefix-*", ".quilt-*", ".setup-*", ".clone-*", ".trash-*")
+# Every checkout's, with the lock files beside them.
+CACHE_ALL = ("cpu-*", "env-*", "imports", "logs")
 VENDOR = (".new-*", ".trash-*", ".refresh-draft", ".refresh-done")
 
 
@@ -22,7 +23,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="also the checkout (if all its work is in patches/), environments and downloads",
+        help="also the checkout (if all its work is in patches/), downloads, and the CPU builds, "
+        "environments and logs of every checkout that shares the cache",
     )
 
 
@@ -46,6 +48,7 @@ def generated(project: Project, *, everything: bool) -> list[Path]:
     found = [project.root / name for name in GENERATED]
     for pattern in (*CACHE, *(CACHE_ALL if everything else ())):
         found += sorted(project.cache.glob(pattern))
+    found += [] if everything else own_build(project)
     for pattern in VENDOR:
         found += sorted(project.vendor.glob(pattern))
     if everything:
@@ -54,6 +57,15 @@ def generated(project: Project, *, everything: bool) -> list[Path]:
         found += [project.downloads / archive.name for archive in archives]
         found += [project.cache / f"{pin.project}-{pin.version}.git", project.root / ".venv"]
     return found
+
+
+def own_build(project: Project) -> list[Path]:
+    """Return the CPU build of the locked series: others in the cache may be in use elsewhere."""
+    try:
+        return [cpu.folder(project)]
+    except ToolError:
+        # Without a sound lock nothing says which one it is.
+        return []
 
 
 def stop_if_only_copy(project: Project) -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from tools import checkout, fetch, files, lock, overlay, wheels
+from tools.errors import ConflictError
 from tools.git import Git
 from tools.lock import Lock
 from tools.project import Project
@@ -71,22 +74,46 @@ def extensions(project: Project) -> Path:
     return project.cache / f"cpu-extensions-{project.pin.cpu_wheel.sha256[:12]}"
 
 
+@contextmanager
+def alone(project: Project) -> Iterator[None]:
+    """Let one process at a time unpack: builds of all checkouts share the big binaries."""
+    shared = extensions(project)
+    with files.only_one(shared.with_suffix(".lock")) as free:
+        if not free:
+            raise ConflictError(
+                f"another process unpacks {project.short(shared)}; wait for it, then run this "
+                f"again."
+            )
+        yield
+
+
+def unpack(project: Project, git: Git, chain: Lock, target: Path) -> None:
+    """Write the CPU build into a folder; the caller is alone."""
+    content, info = plan(project, git, chain)
+    wheels.unpack(content, info, target, extensions(project))
+
+
 def unpacked(project: Project) -> Path:
     """Return the unpacked CPU build, making it when it is not there."""
     target = folder(project)
-    if target.is_dir():
-        say(f"{project.short(target)}: already unpacked")
-        return target
-    git = checkout.need(project)
-    chain = checkout.need_locked(project, git)
-    content, info = plan(project, git, chain)
-    project.cache.mkdir(parents=True, exist_ok=True)
+    if not target.is_dir():
+        git = checkout.need(project)
+        chain = checkout.need_locked(project, git)
+        with alone(project):
+            # Another process may have made it since.
+            if not target.is_dir():
+                _unpacked(project, git, chain, target)
+                return target
+    say(f"{project.short(target)}: already unpacked")
+    return target
+
+
+def _unpacked(project: Project, git: Git, chain: Lock, target: Path) -> None:
     scratch = Path(tempfile.mkdtemp(prefix=".cpu-", dir=project.cache))
     try:
-        wheels.unpack(content, info, scratch, extensions(project))
+        unpack(project, git, chain, scratch)
         scratch.chmod(0o755)
         scratch.rename(target)
     finally:
         files.remove_tree(scratch)
     say(f"{project.short(target)}: unpacked, for tests only")
-    return target

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import os
@@ -27,16 +28,34 @@ def write(path: Path, data: bytes) -> bool:
 def partial(path: Path) -> Iterator[Path]:
     """Give a temporary path; on success it becomes the real one, else it goes."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    for stale in path.parent.glob(f".{path.name}.*.part"):
-        stale.unlink(missing_ok=True)
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
-    os.close(handle)
-    temporary = Path(name)
+    for other in path.parent.glob(f".{path.name}.*.part"):
+        _remove_if_left(other)
+    handle, temporary = _locked_temporary(path)
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+        os.close(handle)
+
+
+def _locked_temporary(path: Path) -> tuple[int, Path]:
+    """Make a file and lock it: the lock goes with the process, so a leftover has none."""
+    while True:
+        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".part", dir=path.parent)
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        # Between the two calls another process may have taken it for a leftover.
+        if os.fstat(handle).st_nlink:
+            return handle, Path(name)
+        os.close(handle)
+
+
+def _remove_if_left(path: Path) -> None:
+    """Delete the file of a killed process; leave that of a living one."""
+    # OSError: its process holds it, or was done meanwhile, or is another user's.
+    with contextlib.suppress(OSError), path.open("rb") as file:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        path.unlink()
 
 
 def sha256(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Check the tools and the benchmarks: ruff, and mypy on the tools."""
+"""Check this project's own Python: ruff on all of it, mypy on the tools."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECKS = (
     ("mypy",),
 )
 TYPED = ("tools", "tests/tools")
-PATHS = (*TYPED, "bench", "tests/bench")
+PATHS = ("tools", "tests", "ci", "bench")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -14,6 +14,7 @@ import re
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 
+from tools import hunks
 from tools.errors import ToolError
 
 MAIL_SEPARATOR = re.compile(r"From [0-9a-f]{40} ")
@@ -107,6 +108,7 @@ def read(data: bytes, name: str) -> Patch:
         raise ToolError(f"{name}: the header is not UTF-8; save it as UTF-8.") from None
     if not diff.endswith(b"\n"):
         raise ToolError(f"{name} ends within a line: it is truncated; restore it.")
+    hunks.check(diff, name, head.count(b"\n"))
     fields, message = _headers(text, name)
     subject = PREFIX.sub("", _plain(fields["subject"]))
     return Patch(_author(fields, name), subject, _body(message), diff)

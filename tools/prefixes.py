@@ -8,7 +8,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from tools import cpu, files, wheels
+from tools import cpu, files
 from tools.environment import Environment
 from tools.errors import ToolError
 from tools.git import Git
@@ -87,9 +87,8 @@ class Importer:
     def move(self, base: Lock, tree: str) -> None:
         """Bring the folder to a tree."""
         if not self.tree:
-            content, info = cpu.plan(self.project, self.git, base)
-            shared = cpu.extensions(self.project)
-            wheels.unpack(content, info, self.folder, shared)
+            with cpu.alone(self.project):
+                cpu.unpack(self.project, self.git, base, self.folder)
             self.tree = base.base_tree
         for path in self.git.changed(self.tree, tree):
             target = self.folder / path

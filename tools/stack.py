@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tools import patchfile
-from tools.errors import ConflictError, ToolError
+from tools.errors import ToolError
 from tools.git import Git
 from tools.lock import Lock, Step
 from tools.patchfile import Ident, Patch
@@ -133,7 +133,7 @@ def import_patch(git: Git, parent: str, name: str, data: bytes) -> tuple[Patch, 
             why = "; ".join(why.splitlines())
             if any(word in why for word in DAMAGE):
                 raise ToolError(f"{name} is damaged ({why}); restore it from git or its author.")
-            raise ConflictError(
+            raise ToolError(
                 f"{name} does not apply to the patches before it ({why}); "
                 f"correct the order in series, or rework the patch."
             )

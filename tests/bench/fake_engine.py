@@ -39,7 +39,8 @@ with os.fdopen(reply, "w") as replies:
             os._exit(9)
         answer = {
             "running": min(request["batch"], 100 if mode == "snapshot" else 999),
-            "tokens_per_s": SPEED[mode] * request["batch"], "full_steps": 9,
+            "tokens_per_s": SPEED[mode] * request["batch"],
+            "full_steps": 9,
             "ms_per_step": 2.5,
         }
         print(json.dumps(answer), file=replies, flush=True)

@@ -62,7 +62,8 @@ def engine() -> dict[str, Any]:
         ]  # fmt: skip
         rows += [
             {
-                **item.fields, "acceptance": item.acceptance, "run": 0, "preempted": 0, "steps": 40, "full_steps": 30,
+                **item.fields, "acceptance": item.acceptance, "run": 0, "preempted": 0,
+                "steps": 40, "full_steps": 30,
                 "running": min(item.batch, 170 if item.leg.mode == "snapshot" else 999),
                 "tokens_per_s": item.batch * SPEED[item.leg.mode] + item.repeat,
                 "ms_per_step": 7.25, "tokens_a_step": item.acceptance or 1.5,

@@ -81,8 +81,8 @@ def test_what_the_readme_says(project: Path) -> None:
     )
     # 3.0 tokens a step; the medians of three repeats; 256 requests of which 170 ran together.
     row = (
-        "| qwen3.6-27b-8-of-64-layers | 4 | middle | 3.00 | 256 | 25601 (7.2 ms) | 23041 (7.2 ms, 170 ran "
-        "together) | 34561 (7.2 ms) | 1.50 | 1.35 |"
+        "| qwen3.6-27b-8-of-64-layers | 4 | middle | 3.00 | 256 | 25601 (7.2 ms) | 23041 (7.2 ms, "
+        "170 ran together) | 34561 (7.2 ms) | 1.50 | 1.35 |"
     )
     assert row in lines
     assert not any("| 7 |" in line for line in lines)  # the rest is on the page
@@ -164,7 +164,10 @@ def test_engines_alone_stand_apart(project: Path) -> None:
     assert f"| {name} | window | 4 | 16 GiB | 20.2 GiB | 143 | 256 | 160 s |" in text
     assert f"| {name}, alone | 4 | middle | 3.00 | 32 |  |  | 9000 (7.2 ms) |  |  | 3 |" in text
     # What the targets are about stays what it was.
-    assert f"| {name} | 4 | middle | 3.00 | 32 | 3201 (7.2 ms) | 2881 (7.2 ms) | 4321 (7.2 ms) |" in text
+    assert (
+        f"| {name} | 4 | middle | 3.00 | 32 | 3201 (7.2 ms) | 2881 (7.2 ms) | 4321 (7.2 ms) |"
+        in text
+    )
     assert all(not verdict.short and not verdict.missing for verdict in shared)
 
 

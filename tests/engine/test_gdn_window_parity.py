@@ -20,9 +20,7 @@ WINDOW = (
     "overlap",
 )
 SNAPSHOTS = ("mtp_snapshot", "ngram_snapshot", "chunks_snapshot", "half_snapshot")
-KERNELS = {
-    f"gdn_recoverssm_{name}_kernel" for name in ("conv_verify", "factors", "verify", "plan")
-}
+KERNELS = {f"gdn_recoverssm_{name}_kernel" for name in ("conv_verify", "factors", "verify", "plan")}
 UPSTREAM_VERIFY = "fused_sigmoid_gating_delta_rule_update_kernel"
 
 

@@ -36,7 +36,7 @@ def test_one_token_chunks_of_a_prompt_beside_verify_rows(
 def test_a_prompt_goes_on_after_a_one_token_chunk(chunks_window: Result) -> None:
     """The chunk's token is committed before the prefill reads the state: no verify folds it."""
     rows = list(chunks_window.rows("chunked"))
-    before, row = next(pair for pair in itertools.pairwise(rows) if pair[1].scheduled > 1)
+    before, _ = next(pair for pair in itertools.pairwise(rows) if pair[1].scheduled > 1)
     assert before.scheduled == 1 and before.computed > 0 and before.sampled == 0
     assert "gdn_recoverssm_commit_kernel" in chunks_window.facts["kernels"]
 

@@ -21,7 +21,7 @@ def test_a_storm_changes_no_answer_and_leaves_nothing(tmp_path: pathlib.Path) ->
         "PYTHONPATH": f"{build_folder()}{os.pathsep}{TESTS}",
         "OMP_NUM_THREADS": "1",
     }
-    options = ["--requests", "16", "--seed", "2", "--most-tokens", "24", "--calm", "2"]
+    options = ["--requests", "12", "--seed", "2", "--most-tokens", "24", "--calm", "3"]
     options += ["--storm", "12", "--interpreted", "--enforce-eager", "--max-model-len", "768"]
     options += ["--max-num-seqs", "5", "--num-gpu-blocks-override", str(BLOCKS)]
     options += ["--kv-cache-memory-bytes", str(64 << 20)]

@@ -3,9 +3,9 @@
 `python tests/gpu/serve.py MODEL OUT.json [ARGUMENTS]` starts `vllm serve` with --use-replayssm and
 MTP, asks it for completions (plain, streamed, concurrent) and reads its metrics. Exit
 code 1 unless every answer comes and the streamed one repeats the plain one; batches of another
-size round otherwise, so of the concurrent ones it only counts those. Nor may a kernel of the window be compiled while it
-serves, which upstream's monitor would log. The server is started as the README starts it,
-compiled and with FULL graphs, and with ARGUMENTS.
+size round otherwise, so of the concurrent ones it only counts those. Nor may a kernel of the
+window be compiled while it serves, which upstream's monitor would log. The server is started as
+the README starts it, compiled and with FULL graphs, and with ARGUMENTS.
 """
 
 from __future__ import annotations

@@ -27,9 +27,7 @@ class AllChannels:
 
     CHANNELS = 1024
 
-    def __init__(
-        self, kernel: Any, block: str, axis: int | None = None, programs: int = 1
-    ) -> None:
+    def __init__(self, kernel: Any, block: str, axis: int | None = None, programs: int = 1) -> None:
         self.kernel, self.block, self.axis, self.programs = kernel, block, axis, programs
 
     def __getitem__(self, grid: Any) -> Any:

@@ -139,7 +139,8 @@ def soak(args: argparse.Namespace, process: subprocess.Popen[bytes]) -> dict[str
     margins = [m for a, b in stayed if (m := parted(a, b)) is not None]
     preempted = after["vllm:num_preemptions_total"] - before["vllm:num_preemptions_total"]
     found: dict[str, Any] = {
-        "requests": len(asks), "block_size": int(block[1]), "left": sum(a.leaves_after is not None for a in asks),
+        "requests": len(asks), "block_size": int(block[1]),
+        "left": sum(a.leaves_after is not None for a in asks),
         "structured": sum(a.regex is not None for a in asks), "answered": len(stayed),
         "equal": len(stayed) - len(margins), "parted_at_ties": sorted(round(m, 4) for m in margins),
         "preempted": int(preempted), "idle_after": idle,

@@ -230,8 +230,8 @@ def test_damaged_patch_is_one_sentence(
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("@@ -0,0 +1,2 @@", "@@ -0,0 +1,1 @@", "counts 0 old and 1 new lines, its body holds 0 and 2"),
-        ("@@ -0,0 +1,2 @@", "@@ -0,0 +1,3 @@", "counts 0 old and 3 new lines, its body holds 0 and 2"),
+        ("+1,2", "+1,1", "counts 0 old and 1 new lines, its body holds 0 and 2"),
+        ("+1,2", "+1,3", "counts 0 old and 3 new lines, its body holds 0 and 2"),
     ],
     ids=["fewer", "more"],
 )
@@ -240,12 +240,12 @@ def test_hunk_counts_edited_by_hand(
 ) -> None:
     """Git takes what the counts name and drops the rest without a word."""
     path = series.patch(NAMES[2])
-    path.write_text(path.read_text().replace(old, new))
+    path.write_text(path.read_text().replace(f"@@ -0,0 {old} @@", f"@@ -0,0 {new} @@"))
     lock = (series.root / "series.lock").read_bytes()
     for argv in (["apply", "--relock"], ["apply"], ["verify", "--no-import", "--no-quilt"]):
         assert series.run(*argv) == 1
         message = said()
-        for word in (NAMES[2], f"'{new}'", words, "vendor/vllm", "make refresh"):
+        for word in (NAMES[2], f"'@@ -0,0 {new} @@'", words, "vendor/vllm", "make refresh"):
             assert word in message
     assert (series.root / "series.lock").read_bytes() == lock
 

@@ -115,7 +115,7 @@ def test_make_refuses_a_wrong_route_before_it_applies(
     settings: list[str], words: str, target: str
 ) -> None:
     done = subprocess.run(
-        ["make", "-n", "-o", ".venv/.stamp", target, *settings],
+        ["make", "-n", "--no-print-directory", "-o", ".venv/.stamp", target, *settings],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 2

@@ -33,7 +33,7 @@ def test_a_storm_changes_no_answer_and_leaves_nothing(tmp_path: pathlib.Path) ->
     found = json.loads(out.read_text())
     assert found["failed"] == []
     assert found["answered"] == found["requests"] - found["left"]
-    assert found["left"] >= 2
+    assert found["left"] >= 1
     assert found["structured"] >= 1
     assert found["preempted"] > 0
     assert found["accepted_tokens"] > found["drafts"] / 2

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import host
+import store
 
 RESULTS = Path(__file__).resolve().parent / "results"
 SECTIONS = (
@@ -93,7 +94,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--out", type=Path, default=RESULTS / "h200-counters.json")
+    parser.add_argument("--out", type=Path, help="file or folder; default: bench/results")
     parser.add_argument("--launch", nargs=4, metavar=("HV", "B", "T", "STATE"))
     args = parser.parse_args()
     if reason := host.why_not():
@@ -108,7 +109,9 @@ def main() -> int:
         return 2
     options = [word for name in SECTIONS for word in ("--section", name)]
     options += ["--profile-from-start", "off", "--clock-control", "none", "--csv", "--page", "raw"]
-    rows, failed = [], 0
+    rows: list[dict[str, Any]] = []
+    facts, failed = host.facts(), 0
+    out = store.place(args.out, RESULTS, f"{host.slug(facts['gpu'])}-counters.json")
     for shape in SHAPES:
         words = [str(word) for word in shape]
         done = subprocess.run(
@@ -122,8 +125,8 @@ def main() -> int:
         for kernel in kernels:
             rows.append(dict(zip(("HV", "batch", "T", "state"), shape, strict=True)) | kernel)
             print(json.dumps(rows[-1]), flush=True)
-        report = {"host": host.facts(), "command": host.command(), "rows": rows}
-        args.out.write_text(json.dumps(report, indent=1) + "\n")
+        report = {"host": facts, "command": host.command(), "rows": rows}
+        out.write_text(json.dumps(report, indent=1) + "\n")
     return failed
 
 

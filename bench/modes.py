@@ -39,7 +39,7 @@ def capture_sizes(most: int, query: int) -> list[int]:
     As vLLM spaces its own, but up to `most` requests, which its default may not reach; whatever
     number of requests runs together, its graph is at most 7 rows larger.
     """
-    requests = [n for n in (1, 2, 4, *range(8, most + 8, 8)) if n <= most + 7]
+    requests = (1, 2, 4, *range(8, most + 8, 8))
     return sorted({n * width for n in requests for width in {1, query}})
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
 import random
 import re
 import subprocess
@@ -24,15 +23,17 @@ from typing import Any
 import aiohttp
 from requests_mix import Answer, Ask, draw, parted
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+
+import host
+from engine import process_memory_gib
+from parity import TIE_NATS
+from serve import HOST, README
+
 TESTS = Path(__file__).resolve().parents[1]
 PORT = 8753
-TIE_NATS = 0.07  # one bf16 step of a logit near 10
 GROWTH_GIB = 0.25  # of GPU memory in a storm, for workspaces of batches not seen before
-FLAGS = [
-    "--use-replayssm", "--no-enable-prefix-caching", "--speculative-config",
-    '{"method": "mtp", "num_speculative_tokens": 3}', "--dtype", "bfloat16",
-    "--limit-mm-per-prompt", '{"image": 0, "video": 0}', "--host", "127.0.0.1",
-]  # fmt: skip
 
 
 def exposed(port: int) -> str:
@@ -48,20 +49,6 @@ def metrics(port: int) -> dict[str, float]:
             name, value = line.split("{")[0].split(" ")[0], line.rsplit(" ", 1)[1]
             found[name] = found.get(name, 0) + float(value)
     return found
-
-
-def gpu_gib() -> float | None:
-    """Memory used on the GPUs that this process sees, by whomever."""
-    try:
-        import pynvml
-
-        pynvml.nvmlInit()
-        seen = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")
-        handles = [pynvml.nvmlDeviceGetHandleByIndex(int(i)) for i in seen if i.isdigit()]
-        used = sum(pynvml.nvmlDeviceGetMemoryInfo(handle).used for handle in handles)
-    except Exception:  # no GPU here
-        return None
-    return round(float(used) / 2**30, 3)
 
 
 class Client:
@@ -126,13 +113,17 @@ def soak(args: argparse.Namespace, process: subprocess.Popen[bytes]) -> dict[str
     client = Client(args.model, args.port)
     started = time.monotonic()
     calm = asyncio.run(client.all(asks, args.calm, stay=True))
-    calm_seconds, before, memory = time.monotonic() - started, metrics(args.port), [gpu_gib()]
+    calm_seconds, before, memory = (
+        time.monotonic() - started,
+        metrics(args.port),
+        [process_memory_gib()],
+    )
     order = list(range(len(asks)))
     random.Random(args.seed + 1).shuffle(order)
     started = time.monotonic()
     answers = asyncio.run(client.all([asks[i] for i in order], args.storm, stay=False))
     storm_seconds = time.monotonic() - started
-    memory.append(gpu_gib())
+    memory.append(process_memory_gib())
     idle = wait_until(lambda: is_idle(args.port), 60, process)
     after = metrics(args.port)
     stayed = [(calm[i], answer) for i, answer in zip(order, answers, strict=True) if answer]
@@ -180,7 +171,8 @@ def main() -> int:
     program = ["-m", "vllm.entrypoints.cli.main", "serve"]
     if args.interpreted:
         program = [str(TESTS / "soak" / "interpreted_server.py")]
-    command = [sys.executable, *program, args.model, *FLAGS, "--port", str(args.port), *more]
+    command = [sys.executable, *program, args.model, *README, *HOST]
+    command += ["--port", str(args.port), *more]
     log = args.out.with_suffix(".log")
     with log.open("wb") as stream:
         process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
@@ -192,7 +184,8 @@ def main() -> int:
         finally:
             process.terminate()
             process.wait(60)
-    args.out.write_text(json.dumps({"server": " ".join(command[2:]), **found}, indent=1) + "\n")
+    report = {"host": host.facts(), "command": host.command(), **found}
+    args.out.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(found, indent=1))
     return 1 if found["failed"] else 0
 

@@ -30,7 +30,7 @@ def verify_us(row: Row) -> float | None:
 
 
 def step_us(row: Row) -> float | None:
-    """Return the time of a step that folds all T tokens of the last one and verifies T."""
+    """Return the mean time of a step over a cycle from commit to commit."""
     return row["us"].get("step")
 
 
@@ -39,7 +39,7 @@ def _ratio(above: float | None, below: float | None) -> float | None:
 
 
 def speedup(row: Row) -> float | None:
-    """Native over a step, which verifies and, folded into that, commits."""
+    """Native over a step, its share of the commits in it."""
     return _ratio(native_us(row), step_us(row))
 
 
@@ -63,7 +63,7 @@ def native_errors(errors: dict[str, float]) -> list[float]:
 
 
 def window_errors(errors: dict[str, float]) -> list[float]:
-    """Return the errors of the window: folded in a step and, where measured, committed."""
+    """Return the errors of the window: committed after another step, and ahead of it."""
     return [error for name, error in errors.items() if not name.startswith("snapshot")]
 
 
@@ -73,7 +73,7 @@ def _worst(errors: list[float]) -> float | None:
 
 
 def state_error(row: Row) -> float | None:
-    """Relative error against fp64 of the state, the accepted prefix folded or committed."""
+    """Relative error against fp64 of the state with the accepted prefix committed."""
     return _worst(window_errors(row["check"]["state_error"]))
 
 

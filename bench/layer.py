@@ -3,10 +3,11 @@
 One row for each shape: microseconds of each side, floors from the bandwidth of a device
 copy in the same run, errors against fp64. Times are medians over graph replays that take
 turns between the sides; a replay walks over input sets that together exceed the L2 cache
-several times, so every launch finds it cold. A step folds all tokens of the last one and
-verifies as many; a verify has nothing to fold. The commit is one launch over many layers with
-all tokens accepted, and its time is given for one layer. Every row is written as soon as it
-is measured: run the same command again to go on after an interruption.
+several times, so every launch finds it cold. A step is the mean of a cycle from commit to
+commit in which every token is accepted, the commit's launches in it; a verify is a step with an
+empty window. The commit is one launch over many layers, and its time is given for one layer.
+Every row is written as soon as it is measured: run the same command again to go on after an
+interruption.
 Exit codes: 0 done, 1 a check failed, 2 usage or no GPU.
 """
 
@@ -76,15 +77,15 @@ def times_us(case: Any, replays: int, dropped: int) -> dict[str, float]:
     """Median microseconds of each side, for one layer."""
     gpu = case.device.type == "cuda"
     sides = {}
-    for name, (run, calls, layers) in case.timed().items():
+    for name, (run, calls, steps) in case.timed().items():
         replay = (
             graph_of(run, calls) if gpu else lambda run=run, calls=calls: [*map(run, range(calls))]
         )
-        sides[name] = replay, calls * layers
+        sides[name] = replay, steps
     found: dict[str, list[float]] = {name: [] for name in sides}
     for _ in range(replays):
-        for name, (replay, layers) in sides.items():
-            found[name].append(elapsed_us(replay, gpu=gpu) / layers)
+        for name, (replay, steps) in sides.items():
+            found[name].append(elapsed_us(replay, gpu=gpu) / steps)
     return {name: round(statistics.median(t[dropped:]), 2) for name, t in found.items()}
 
 
@@ -105,7 +106,7 @@ def measure(fields: dict[str, Any], gb_s: float, device: str, replays: tuple[int
 
     shape = Shape(**fields)
     case = Case(shape, device, layers)
-    row = {**fields, "layers": case.layers, "check": case.check()}
+    row = {**fields, "layers": case.layers, "cycle": case.cycle, "check": case.check()}
     row["us"] = times_us(case, *replays)
     read = shape.batch * shape.state_bytes / gb_s / 1e3
     row["floor_us"] = {"read": round(read, 2), "read_write": round(2 * read, 2)}

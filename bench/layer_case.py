@@ -3,9 +3,8 @@
 This is the only place where the benchmarks call kernels.
 
 All sides do the same work: convolution, gates, recurrence, gated RMSNorm. The native
-snapshots write the state after each token. A step of the window folds the accepted prefix of
-the last step into the states while it verifies the new tokens; with nothing to fold it writes
-no state. Its commit folds into the states of many layers in one launch.
+snapshots write the state after each token. With the window a verify only reads the state, and a
+commit, launched once a step for many layers, folds the windows that are full.
 """
 
 from __future__ import annotations
@@ -42,6 +41,7 @@ EPS = 1e-6
 COLD_BYTES = 4 * 60 * 2**20  # several times the L2 cache
 LAYERS = 8, 48  # fewest and most that a commit launch covers
 CHECKED_ROWS = 16
+BUFFER = 16  # tokens of a window: vLLM's default
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,9 @@ class Case:
         self.A_log = torch.empty(hv, device=device).uniform_(-4, 2)
         self.dt_bias = self.normal(hv)
         self.cu = self.int32(range(0, tokens + 1, t))
-        self.nothing, self.ones, self.full = (self.int32([n] * batch) for n in (0, 1, t))
+        self.buffer = max(BUFFER, t)
+        self.lens = [self.int32([n] * batch) for n in range(self.buffer + 1)]
+        self.ones = self.lens[1]
         self.slots = self.int32(range(batch))
         # Request r of a set owns T consecutive blocks; the window uses the first alone.
         self.state = self.normal(n * tokens + 1, hv, DIM, DIM, dtype=shape.dtype)
@@ -157,7 +159,7 @@ class Case:
     # Window: everything that knows the series' kernels ------------------------------------
 
     def prepare_window(self) -> None:
-        """Layers with states, records and commit contexts, as the engine makes them."""
+        """Layers with states, windows and commit contexts, as the engine makes them."""
         batch, t, tokens = self.shape.batch, self.shape.T, self.shape.batch * self.shape.T
         self.window_layers = [
             SimpleNamespace(
@@ -166,90 +168,98 @@ class Case:
                     self.state[s * tokens : (s + 1) * tokens + 1],
                 ),
                 recoverssm_records=GDNRecoverSSMRecords.allocate(
-                    batch, t, self.shape.H, self.shape.HV, DIM, DIM, torch.bfloat16, self.device
+                    batch, t, self.buffer, self.shape.H, self.shape.HV, DIM, DIM, WIDTH,
+                    torch.bfloat16, self.device,
                 ),
                 conv_kernel_size=WIDTH,
             )
             for s in range(self.sets)
-        ]
+        ]  # fmt: skip
         self.contexts = [
             GDNRecoverSSMCommitContext.create(self.window_layers[i : i + self.layers])
             for i in range(0, self.sets, self.layers)
         ]
-        self.gates = (
-            -torch.rand(tokens, self.shape.HV, device=self.device),
-            torch.rand(tokens, self.shape.HV, device=self.device),
-        )
+        self.beta = torch.rand(tokens, self.shape.HV, device=self.device)
 
-    def window_conv(
-        self, s: int, count: torch.Tensor | None
-    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def window_conv(self, s: int, window_lens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         b, a = self.ba[s].chunk(2, dim=-1)
         layer = self.window_layers[s]
         return gdn_recoverssm_conv_verify(
             x=self.x[s], a=a, b=b, conv_state=layer.kv_cache[0].transpose(-1, -2),
             weight=self.weight, bias=None, activation="silu", A_log=self.A_log,
             dt_bias=self.dt_bias, state_indices=self.first, record_indices=self.slots,
-            commit_lens=count, cu_seqlens=self.cu, records=layer.recoverssm_records,
+            window_lens=window_lens, cu_seqlens=self.cu, records=layer.recoverssm_records,
         )  # fmt: skip
 
     def window_recurrence(
-        self,
-        s: int,
-        count: torch.Tensor | None,
-        qkv: torch.Tensor,
-        g: torch.Tensor,
-        beta: torch.Tensor,
+        self, s: int, window_lens: torch.Tensor, qkv: torch.Tensor, beta: torch.Tensor
     ) -> torch.Tensor:
         layer = self.window_layers[s]
         return gdn_recoverssm_verify(
-            mixed_qkv=qkv, g=g, beta=beta, state=layer.kv_cache[1], state_indices=self.first,
-            record_indices=self.slots, commit_lens=count, cu_seqlens=self.cu,
+            mixed_qkv=qkv, beta=beta, state=layer.kv_cache[1], state_indices=self.first,
+            record_indices=self.slots, window_lens=window_lens, cu_seqlens=self.cu,
             records=layer.recoverssm_records, out=self.out, output_gate=self.z[s],
             norm_weight=self.norm, norm_eps=EPS,
         )  # fmt: skip
 
-    def step(self, s: int, count: torch.Tensor | None = None) -> torch.Tensor:
-        """Fold the last step's accepted tokens, by default all T, and verify T new ones."""
-        count = self.full if count is None else count
-        return self.window_recurrence(s, count, *self.window_conv(s, count))
+    def verify(self, s: int, window_lens: torch.Tensor | None = None) -> torch.Tensor:
+        """Verify T tokens behind a window, by default an empty one. States are only read."""
+        lens = self.lens[0] if window_lens is None else window_lens
+        return self.window_recurrence(s, lens, *self.window_conv(s, lens))
 
-    def verify(self, s: int) -> torch.Tensor:
-        """With nothing to fold: the state is only read."""
-        return self.window_recurrence(s, None, *self.window_conv(s, None))
+    def verify_longest(self, s: int) -> torch.Tensor:
+        """Behind as many tokens as leave room for T."""
+        return self.verify(s, self.lens[self.buffer - self.shape.T])
 
     def verify_convolved(self, s: int) -> torch.Tensor:
         """After the convolution, as the fused CUDA kernel starts."""
-        return self.window_recurrence(s, None, self.qkv, *self.gates)
+        return self.window_recurrence(s, self.lens[0], self.qkv, self.beta)
+
+    @property
+    def cycle(self) -> int:
+        """Steps from commit to commit, all T tokens accepted in each."""
+        return self.buffer // self.shape.T
+
+    def step(self, i: int) -> None:
+        """Call `i` of a cycle: in each step the commit's launch, then each layer's verify."""
+        place, call = divmod(i, len(self.contexts) + self.sets)
+        if call < len(self.contexts):
+            return self.commit(call, self.lens[0 if place else self.cycle * self.shape.T])
+        self.verify(call - len(self.contexts), self.lens[place * self.shape.T])
+        return None
 
     def snapshot_cuda_convolved(self, s: int) -> torch.Tensor:
         self.fused(self.qkv, s, self.table[s], self.ones)
         return self.out
 
     def commit(self, context: int, count: torch.Tensor | None = None) -> None:
-        """Advance all layers of a context in one launch, by default by all T tokens."""
-        count = self.full if count is None else count
+        """Advance all layers of a context in one launch, by default by a cycle's tokens."""
+        count = self.lens[self.cycle * self.shape.T] if count is None else count
         self.contexts[context].commit(self.first, self.slots, count)
 
     def window_bytes(self) -> int:
         """Memory of one request's window in one layer."""
         records = vars(self.window_layers[0].recoverssm_records).values()
-        return sum(r.numel() * r.element_size() for r in records) // self.shape.batch
+        return sum(r[0].numel() * r.element_size() for r in records if torch.is_tensor(r))
 
     # What is timed and checked ------------------------------------------------------------
 
     def timed(self) -> dict[str, tuple[Any, int, int]]:
-        """Return name -> (function, calls, layers a call covers)."""
-        for s in range(self.sets):  # a step or commit folds what is recorded
-            self.verify(s)
-        found = {"snapshot_triton": (self.snapshot_triton, self.sets, 1)}
+        """Return name -> (function, calls, layers' steps that all calls make)."""
+        for place in range(self.cycle):  # what a longer window reads and a commit folds
+            for s in range(self.sets):
+                self.verify(s, self.lens[place * self.shape.T])
+        sets = self.sets
+        found = {"snapshot_triton": (self.snapshot_triton, sets, sets)}
         if self.has_fused:
-            found["snapshot_cuda"] = (self.snapshot_cuda, self.sets, 1)
-            found["snapshot_cuda_convolved"] = (self.snapshot_cuda_convolved, self.sets, 1)
-        found["verify"] = (self.verify, self.sets, 1)
-        found["verify_convolved"] = (self.verify_convolved, self.sets, 1)
-        found["step"] = (self.step, self.sets, 1)
-        found["commit"] = (self.commit, len(self.contexts), self.layers)
+            found["snapshot_cuda"] = (self.snapshot_cuda, sets, sets)
+            found["snapshot_cuda_convolved"] = (self.snapshot_cuda_convolved, sets, sets)
+        found["verify"] = (self.verify, sets, sets)
+        found["verify_longest"] = (self.verify_longest, sets, sets)
+        found["verify_convolved"] = (self.verify_convolved, sets, sets)
+        calls = self.cycle * (sets + len(self.contexts))
+        found["step"] = (self.step, calls, self.cycle * sets)
+        found["commit"] = (self.commit, len(self.contexts), sets)
         return found
 
     def memory(self) -> dict[str, int]:
@@ -266,8 +276,8 @@ class Case:
         """Errors against fp64 on the first set: two steps, mixed counts accepted of the first.
 
         Outputs are those of both steps, states those that the second starts from; histories of
-        the convolution must be exact. `window` folds in the second step, `commit` commits ahead
-        of it.
+        the convolution must be exact. `window` verifies the second step behind a window and
+        commits after it, `commit` commits ahead of it.
         """
         batch, t = self.shape.batch, self.shape.T
         rows, first = min(batch, CHECKED_ROWS), self.first.long()
@@ -309,12 +319,14 @@ class Case:
             put(inputs, steps[1])
             if name == "commit":
                 self.commit(0, count)
-            out = self.step(0, self.nothing if name == "commit" else count)
-            outputs[name].append(out.clone())
+                outputs[name].append(self.verify(0).clone())
+            else:
+                outputs[name].append(self.verify(0, count).clone())
+                untouched &= all(map(torch.equal, settled, before))
+                self.commit(0, count)
             states[name] = self.state[first[:rows]].clone()
             exact &= torch.equal(self.history[first], history)
-        put(caches, before)
-        put(inputs, steps[0])
+        put((*caches, *inputs), (*before, *steps[0]))
 
         def of(x: torch.Tensor) -> torch.Tensor:
             return x.view(batch, t, -1, DIM)[:rows].double()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import os
 from dataclasses import dataclass, field
 from typing import Any
@@ -34,12 +35,13 @@ MODES = {
 
 
 def capture_sizes(most: int, query: int) -> list[int]:
-    """Tokens of the graphs to capture: for 1, 2, 4 and every eighth number of requests.
+    """Tokens of the graphs to capture: for 1, 2, 4, every 8th and from 64 on every 16th request.
 
-    As vLLM spaces its own, but up to `most` requests, which its default may not reach; whatever
-    number of requests runs together, its graph is at most 7 rows larger.
+    Much as vLLM spaces its own, but up to `most` requests, which its default may not reach;
+    whatever number of requests runs together, its graph is at most 15 rows larger.
     """
-    requests = (1, 2, 4, *range(8, most + 8, 8))
+    spaced = (1, 2, 4, *range(8, 72, 8), *range(80, most + 16, 16))
+    requests = spaced[: 1 + bisect.bisect_left(spaced, most)]
     return sorted({n * width for n in requests for width in {1, query}})
 
 

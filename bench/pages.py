@@ -47,15 +47,15 @@ Triton kernels with the norm launched behind, measured beside the window in the 
 medians over replays of CUDA graphs, sides in turns; a replay walks over sets of inputs that
 together exceed the L2 cache several times.
 
-*step* is all that a layer does in a step with the window: it folds the accepted tokens of the last
-step into the convolution and recurrent states, here all T, the dearest case, and verifies T new
-ones. There is no commit beside it: "verify + commit" and "critical path" of the targets are this
-one figure. *verify* is a step with nothing to fold, which only reads the states. *commit* is what
-a request needs whose next step does not verify, a prompt's: one launch over many layers with all
-tokens accepted, divided by the number of layers. *floor* is one read (verify) or one read and one
-write (step, commit) of the states at the bandwidth of a big device copy in the same run. Errors are
-relative, against fp64: outputs of two steps with all counts accepted in between, and the states
-that the second starts from.
+*verify* is a step behind an empty window, *longest* behind one that leaves room for just this
+step: both only read the states. *commit* folds windows of a whole cycle: one launch over many
+layers, divided by their number. A *step* is the mean over such a cycle, from commit to commit, with
+the default window of 16 tokens and all T tokens accepted in each step, the dearest case: with
+fewer, commits are rarer. The commit's launch is part of every step, as in the engine, whether or
+not a window is due. "verify + commit" and "critical path" of the targets are this one figure.
+*floor* is one read (verify) or one read and one write (commit) of the states at the bandwidth of a
+big device copy in the same run. Errors are relative, against fp64: outputs of two steps with all
+counts accepted in between, and the states that are committed of the first.
 
 **Engines.** Random weights in the geometry of real models (a cut in depth is in the name), MTP
 drafts accepted by chance at a set mean length, prefix cache off; `tiny` is a trained checkpoint
@@ -63,8 +63,9 @@ with the acceptance that comes. Tokens per second count from the end of the firs
 batch gets smaller; where state blocks run out, later prompts count as well. Step times are of steps
 with the whole batch and no prompt. *ran together* is the most requests that the scheduler ran at
 once. A ratio is of engines measured in the same runs, and none is given over an engine without
-drafts whose smaller cache held it back. CUDA graphs are captured for 1, 2, 4 and every eighth
-number of requests up to the largest batch, which vLLM's default may not reach. Engines with drafts
+drafts whose smaller cache held it back. CUDA graphs are captured for 1, 2, 4, every eighth number
+of requests and from 64 on every 16th, up to the largest batch, which vLLM's default may not reach.
+Engines with drafts
 have equal caches, share the GPU with those they are compared with, and take turns at every load;
 the figures are medians over repeats. A geometry marked *alone* was measured with `--alone`: one
 engine after the other, each with the GPU and a larger cache to itself.
@@ -129,8 +130,8 @@ def kernels(file: Row) -> list[str]:
         [
             row["state"], str(row["HV"]), str(row["T"]), str(row["batch"]),
             _us(row, "snapshot_cuda"), _us(row, "snapshot_triton"), _us(row, "step"),
-            _us(row, "verify"), _us(row, "snapshot_cuda_convolved"), _us(row, "verify_convolved"),
-            _us(row, "commit"),
+            _us(row, "verify"), _us(row, "verify_longest"), _us(row, "snapshot_cuda_convolved"),
+            _us(row, "verify_convolved"), _us(row, "commit"),
             f"{row['floor_us']['read']:.1f} / {row['floor_us']['read_write']:.1f}",
             _x(figures.speedup(row)) or NOT_MEASURED,
             _x(figures.commit_over_floor(row)) or NOT_MEASURED,
@@ -145,8 +146,9 @@ def kernels(file: Row) -> list[str]:
         ),
         "",
         *rows(
-            "state|HV|T|batch|snapshot CUDA|snapshot Triton|step|verify|snapshot CUDA, convolved|"
-            "verify, convolved|commit|floor read / + write|native over step|commit over floor|"
+            "state|HV|T|batch|snapshot CUDA|snapshot Triton|step|verify|longest|"
+            "snapshot CUDA, convolved|verify, convolved|commit|floor read / + write|"
+            "native over step|commit over floor|"
             "state error window / snapshot|memory, blocks",
             body,
         ),

@@ -74,13 +74,14 @@ def times(plt: Any, rows: list[Row], across: str, held: str, value: int) -> Any:
 def work(row: Row, side: str) -> tuple[float, float]:
     """Floating point operations and bytes of states that a side must move, of one layer.
 
-    A token and head costs 7 K V: decay, S k, the outer product and S q. A commit adds what is
-    recorded, decay and outer product, and a step does both.
+    A token and head costs 7 K V: decay, S k, the outer product and S q. A commit adds what a
+    cycle of steps recorded, decay and outer product; a step is a verify and its share of that.
     """
     states = row["batch"] * row["HV"] * 128 * 128
     size = states * (4 if row["state"] == "float32" else 2)
-    moved = {"native": 1 + row["T"], "verify": 1, "step": 2, "commit": 2}[side]
-    flops = {"native": 7, "verify": 7, "step": 10, "commit": 3}[side]
+    cycle = row["cycle"]
+    moved = {"native": 1 + row["T"], "verify": 1, "step": 1 + 2 / cycle, "commit": 2}[side]
+    flops = {"native": 7, "verify": 7, "step": 10, "commit": 3 * cycle}[side]
     return states * row["T"] * flops, size * moved
 
 

@@ -23,12 +23,13 @@ def kernels() -> dict[str, Any]:
         state = fields["HV"] * 128 * 128 * (4 if fields["state"] == "float32" else 2)
         read = fields["batch"] * state / 4.4e6
         rows.append({
-            **fields, "layers": 8, "run": 0,
+            **fields, "layers": 8, "run": 0, "cycle": 16 // fields["T"],
             "us": {
                 "snapshot_cuda": 4 + 1.2 * read * (1 + fields["T"]),
                 "snapshot_triton": 9 + 1.2 * read * (1 + fields["T"]),
                 "snapshot_cuda_convolved": 3 + 1.2 * read * (1 + fields["T"]),
-                "verify": 1 + read, "verify_convolved": 1 + read,
+                "verify": 1 + read, "verify_longest": 1 + 1.1 * read,
+                "verify_convolved": 1 + read,
                 "step": 1 + 2 * read, "commit": 2.05 * read,
             },
             "floor_us": {"read": read, "read_write": 2 * read},

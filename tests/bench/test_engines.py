@@ -10,6 +10,7 @@ from pathlib import Path
 
 import engines
 import figures
+import modes
 import plan
 import pytest
 import store
@@ -253,3 +254,13 @@ def test_the_command_line_picks_groups() -> None:
     assert len(pairs("--tiny", "folder")) == 12
     assert pairs("--geometries", "qwen3.6-27b", "--drafts", "4") == [("qwen3.6-27b", 4)]
     assert pairs("--drafts", "4")[0] == ("qwen3.6-27b-8-of-64-layers", 4)
+
+
+@pytest.mark.parametrize("most", [1, 3, 8, 60, 64, 100, 256])
+def test_graphs_fit_every_number_of_requests(most: int) -> None:
+    for query in (1, 5):
+        sizes = modes.capture_sizes(most, query)
+        for running in range(1, most + 1):
+            graph = min(size for size in sizes if size >= running * query and size % query == 0)
+            spare = graph // query - running
+            assert spare <= (7 if running <= 64 else 15)

@@ -99,8 +99,8 @@ class Observer:
         """After the step: the state of each request's accepted tokens, wherever its path keeps
         it.
 
-        With the window the request's block lacks what the last step accepted, which its records
-        add.  Without it the state of the accepted prefix is in the block at accepted count - 1,
+        With the window the request's block lacks what its last steps accepted, which the window
+        adds.  Without it the state of the accepted prefix is in the block at accepted count - 1,
         and its convolution history that far into the first.
         """
         from vllm.v1.kv_cache_interface import MambaSpec

@@ -1,5 +1,5 @@
-"""NaN in all that a later step must not read: the window's records of no accepted token, and
-blocks without an owner.
+"""NaN in all that a later step must not read: records behind the window, and blocks without an
+owner.
 """
 
 from __future__ import annotations
@@ -45,22 +45,18 @@ def _window_layers(runner: Any) -> list[tuple[int, Any]]:
 
 
 def _poison_records(runner: Any, group: int, layer: Any) -> None:
-    """All but what the next fold of a living slot reads."""
+    """All but the windows of living slots."""
     held = layer.recoverssm_records
-    width = held.spec_query_len
     live = set(runner.req_states.req_id_to_index.values())
-    for slot in range(held.decay.shape[0] // width):
+    slots, ring, _ = held.conv_input.shape
+    for slot in range(slots):
         count = records.pending(runner, group, slot) if slot in live else 0
-        rows = slice(slot * width + count, (slot + 1) * width)
-        for part in (held.conv_input, held.k, held.u):
-            part[rows].fill_(float("nan"))
-        # Decays to the last accepted token, from the accepted ones and from before them.
-        last = rows.start - 1
-        needed = held.decay[last].clone()
-        held.decay[slot * width : rows.stop].fill_(float("nan"))
-        if count:
-            held.decay[last, :, :count] = needed[:, :count]
-            held.decay[last, :, width] = needed[:, width]
+        for part in (held.k, held.u, held.g):
+            part[slot, count:].fill_(float("nan"))
+        # Of the inputs, a history's length is all that counts.
+        last = range(max(0, count - layer.conv_kernel_size + 1), count)
+        kept = {t % ring for t in last}
+        held.conv_input[slot, [t for t in range(ring) if t not in kept]] = float("nan")
 
 
 def _owned_blocks(runner: Any) -> set[int]:

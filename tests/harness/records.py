@@ -1,5 +1,5 @@
-"""What the window holds back: the recorded tokens that a request's states lack, and the states
-with them, from the definition.
+"""What the window holds back: the tokens that a request's states lack, and the states with them,
+from the definition.
 """
 
 from __future__ import annotations
@@ -14,24 +14,35 @@ def builder(runner: Any, group: int) -> Any:
 
 
 def pending(runner: Any, group: int, slot: int) -> int:
-    """Accepted tokens of the slot's last verify that its states lack."""
-    recorded = int(builder(runner, group).recorded_lens[slot])
-    return min(recorded, int(runner.model_state.num_accepted_tokens_gpu[slot]))
+    """Accepted tokens in the slot's window: those that its states lack."""
+    before, recorded = builder(runner, group).windows[:, slot].tolist()
+    accepted = int(runner.model_state.num_accepted_tokens_gpu[slot])
+    return 0 if accepted < 0 else before + min(recorded, accepted)
 
 
 def advanced(layer: Any, block: int, slot: int, count: int) -> tuple[Any, Any]:
-    """History [W - 1, channels] and state [HV, V, K] of a block after `count` recorded tokens."""
+    """History [W - 1, channels] and state [HV, V, K] of a block after its slot's window of
+    `count` tokens.
+    """
     import torch
 
     records = layer.recoverssm_records
     conv, temporal = layer.kv_cache[:2]
     width = layer.conv_kernel_size - 1
-    rows = slice(slot * records.spec_query_len, slot * records.spec_query_len + count)
-    history = torch.cat([conv[block, :width], records.conv_input[rows]])[count:]
+    inputs = [
+        records.conv_input[slot, t % records.conv_input.shape[1]]
+        if t >= 0
+        else conv[block, width + t]
+        for t in range(count - width, count)
+    ]
     state = temporal[block]
     if count:
-        decay = records.decay[rows.stop - 1]  # [HV, T + 1], from each token to the last
-        update = records.u[rows] * decay[:, :count].T[..., None]
-        added = torch.einsum("thv,thk->hvk", update, records.k[rows].float())
-        state = (state.float() * decay[:, -1, None, None] + added).to(state.dtype)
-    return history, state
+        log_decay = records.g[slot, :count].double()
+        after = (log_decay.sum(0) - log_decay.cumsum(0)).exp()  # [count, HV], each token's
+        key = records.k[slot, :count].double()
+        key = key.repeat_interleave(after.shape[1] // key.shape[1], dim=1)
+        update = records.u[slot, :count].double() * after[..., None]
+        added = torch.einsum("thv,thk->hvk", update, key)
+        decay = log_decay.sum(0).exp()[:, None, None]
+        state = (state.double() * decay + added).to(state.dtype)
+    return torch.stack(inputs), state

@@ -12,19 +12,17 @@ from types import ModuleType
 import pytest
 import torch
 from tests.kernels.mamba.gdn_recoverssm_utils import (
-    DEVICE,
     TOLERANCE,
     Layer,
     Shape,
+    commit,
     make_layer,
+    next_step,
     random_step,
     reference_recurrence,
     relative_error,
     run_conv,
     run_verify,
-)
-from vllm.model_executor.layers.mamba.ops.gdn_recoverssm.commit import (
-    GDNRecoverSSMCommitContext,
 )
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
@@ -73,21 +71,24 @@ def by_fla(
     "shape", [Shape(), Shape(H=1, ratio=3), Shape(H=2, ratio=1, K=64)], ids=str
 )
 def test_verify_and_commit_agree_with_flash_linear_attention(shape: Shape) -> None:
+    """The second step goes off a state that lacks what the first accepted."""
     torch.manual_seed(7)
     layer = make_layer(shape, 5)
-    step = random_step(layer, [5, 3], [4, 9])
-    before = layer.state.clone()
-    qkv = run_conv(layer, step)[0]
-    out = run_verify(layer, step)
-    counts = torch.tensor([3, 2], dtype=torch.int32, device=DEVICE)
-    context = GDNRecoverSSMCommitContext.create([layer])
-    context.commit(step.state_indices, step.record_indices, counts)
-    for row, (bos, length) in enumerate(((0, 5), (5, 3))):
-        block, count = int(step.state_indices[row]), int(counts[row])
-        window = slice(bos, bos + length), slice(bos, bos + count)
-        outputs, _ = by_fla(layer, before[block], *(x[window[0]] for x in (qkv, step.a, step.b)))
-        _, state = by_fla(layer, before[block], *(x[window[1]] for x in (qkv, step.a, step.b)))
-        assert relative_error(out[window[0]], outputs.double()) < TOLERANCE[layer.dtype]
+    blocks, counts = [4, 9], [[3, 2], [4, 1]]
+    states = [layer.state[block].clone() for block in blocks]
+    steps = [random_step(layer, [5, 3], blocks)]
+    steps.append(next_step(layer, steps[0], counts[0]))
+    for step, accepted in zip(steps, counts, strict=True):
+        qkv = run_conv(layer, step)[0]
+        out = run_verify(layer, step)
+        for row, count in enumerate(accepted):
+            first, last = step.cu_seqlens[row : row + 2].tolist()
+            inputs = [x[first:last] for x in (qkv, step.a, step.b)]
+            outputs, _ = by_fla(layer, states[row], *inputs)
+            assert relative_error(out[first:last], outputs.double()) < TOLERANCE[layer.dtype]
+            _, states[row] = by_fla(layer, states[row], *(x[:count] for x in inputs))
+    commit(layer, steps[-1], counts[-1])
+    for block, state in zip(blocks, states, strict=True):
         assert relative_error(layer.state[block], state.double()) < FP32
 
 

@@ -146,8 +146,6 @@ def _against(mode: str, load: Row) -> float | None:
         return None
     if mode == "none" and out_of_blocks(rows[1]):
         return None
-    if any(out_of_blocks(row) and "full_steps" not in row for row in rows):
-        return None  # of a clock that ran on when only the last few were left
     return _ratio(rows[0]["tokens_per_s"], rows[1]["tokens_per_s"])
 
 

@@ -70,12 +70,9 @@ have equal caches, share the GPU with those they are compared with, and take tur
 the figures are medians over repeats. A geometry marked *alone* was measured with `--alone`: one
 engine after the other, each with the GPU and a larger cache to itself.
 
-Rows of 2026-11-30 are older than some of this: graphs were captured for the measured batches alone,
-the clock ran on until the last request ended where some had waited for state blocks, and up to six
-engines shared a GPU. No ratio is given where requests waited.
-
 **Latency.** `vllm serve` under the load of `vllm bench serve`. The inter-token latency is the one
-between chunks of a stream: a chunk is a step and holds several tokens with drafts.
+between chunks of a stream: a chunk is a step and holds several tokens with drafts. Rows of series
+`0b3e4d29a294` are of an earlier form, in which each verify folded the tokens of the last step.
 """
 
 

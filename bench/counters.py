@@ -70,6 +70,12 @@ def parse(text: str) -> list[dict[str, Any]]:
     return found
 
 
+def missing(rows: list[dict[str, Any]]) -> list[list[Any]]:
+    """Shapes without a row: HV, batch, T, state."""
+    found = {(row["HV"], row["batch"], row["T"], row["state"]) for row in rows}
+    return [list(shape) for shape in SHAPES if shape not in found]
+
+
 def launch(words: list[str]) -> None:
     """Runs under ncu: a commit, and a verify behind the longest window, of a shape."""
     import layer_case
@@ -125,7 +131,7 @@ def main() -> int:
         for kernel in kernels:
             rows.append(dict(zip(("HV", "batch", "T", "state"), shape, strict=True)) | kernel)
             print(json.dumps(rows[-1]), flush=True)
-        report = {"host": facts, "command": host.command(), "rows": rows}
+        report = {"host": facts, "command": host.command(), "missing": missing(rows), "rows": rows}
         out.write_text(json.dumps(report, indent=1) + "\n")
     return failed
 

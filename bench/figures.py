@@ -140,13 +140,21 @@ def _against(mode: str, load: Row) -> float | None:
     """Window over a mode, of the same runs; none where too small a cache held that mode back.
 
     State blocks that run out are the snapshots' price, but no speculation needs few of them.
+    Where they do, prompts that waited are part of the rate, so all prompts are: on both sides.
     """
     rows = [load["modes"].get(name) for name in ("window", mode)]
     if None in rows or rows[0]["runs"] != rows[1]["runs"]:
         return None
     if mode == "none" and out_of_blocks(rows[1]):
         return None
-    return _ratio(rows[0]["tokens_per_s"], rows[1]["tokens_per_s"])
+    rate = "with_prefill_tokens_per_s" if any(map(out_of_blocks, rows)) else "tokens_per_s"
+    return _ratio(rows[0][rate], rows[1][rate])
+
+
+def scattered(mode: str, load: Row) -> bool:
+    """Whether the repeats of window and mode overlap, so that their ratio is not resolved."""
+    (low, high), (other_low, other_high) = (load["modes"][m]["spread"] for m in ("window", mode))
+    return bool(low <= other_high and other_low <= high)
 
 
 def window_over_snapshot(load: Row) -> float | None:

@@ -51,8 +51,10 @@ together exceed the L2 cache several times.
 step: both only read the states. *commit* folds windows of a whole cycle: one launch over many
 layers, divided by their number. A *step* is the mean over such a cycle, from commit to commit, with
 the default window of 16 tokens and all T tokens accepted in each step, the dearest case: with
-fewer, commits are rarer. The commit's launch is part of every step, as in the engine, whether or
-not a window is due. "verify + commit" and "critical path" of the targets are this one figure.
+fewer, commits are rarer. The commit's launch is part of every step, whether or not a window is due.
+"verify + commit" and "critical path" of the targets are this one figure. In an engine a launch
+serves the layers of one cache group, 6 to 16, and here 8 to 48; the plan's launch, of a few
+microseconds a group, is not in it; rows come due at different steps.
 *floor* is one read (verify) or one read and one write (commit) of the states at the bandwidth of a
 big device copy in the same run. Errors are relative, against fp64: outputs of two steps with all
 counts accepted in between, and the states that are committed of the first.
@@ -60,19 +62,18 @@ counts accepted in between, and the states that are committed of the first.
 **Engines.** Random weights in the geometry of real models (a cut in depth is in the name), MTP
 drafts accepted by chance at a set mean length, prefix cache off; `tiny` is a trained checkpoint
 with the acceptance that comes. Tokens per second count from the end of the first prefill until the
-batch gets smaller; where state blocks run out, later prompts count as well. Step times are of steps
-with the whole batch and no prompt. *ran together* is the most requests that the scheduler ran at
-once. A ratio is of engines measured in the same runs, and none is given over an engine without
-drafts whose smaller cache held it back. CUDA graphs are captured for 1, 2, 4, every eighth number
-of requests and from 64 on every 16th, up to the largest batch, which vLLM's default may not reach.
-Engines with drafts
-have equal caches, share the GPU with those they are compared with, and take turns at every load;
-the figures are medians over repeats. A geometry marked *alone* was measured with `--alone`: one
-engine after the other, each with the GPU and a larger cache to itself.
+batch gets smaller; where state blocks run out, later prompts count as well, and a ratio is then of
+whole answers, prompts included on both sides. Step times are of steps with the whole batch and no
+prompt. *ran together* is the most requests that the scheduler ran at once. A ratio is of engines
+measured in the same runs, and none is given over an engine without drafts whose smaller cache held
+it back. CUDA graphs are captured for 1, 2, 4, every eighth number of requests and from 64 on every
+16th, up to the largest batch, which vLLM's default may not reach. Engines with drafts have equal
+caches (windows come on top, see GPU memory), share the GPU with those they are compared with, and
+take turns at every load; the figures are medians over repeats. A geometry marked *alone* was
+measured with `--alone`: one engine after the other, each with the GPU and a larger cache to itself.
 
 **Latency.** `vllm serve` under the load of `vllm bench serve`. The inter-token latency is the one
-between chunks of a stream: a chunk is a step and holds several tokens with drafts. Rows of series
-`0b3e4d29a294` are of an earlier form, in which each verify folded the tokens of the last step.
+between chunks of a stream: a chunk is a step and holds several tokens with drafts.
 """
 
 
@@ -159,6 +160,13 @@ def _rate(row: Row | None) -> str:
     return f"{row['tokens_per_s']:.0f} ({row['ms_per_step']:.1f} ms{waited})"
 
 
+def over(mode: str, load: Row) -> str:
+    """Return the window's ratio to a mode, marked where repeats overlap."""
+    figure = figures.window_over_snapshot if mode == "snapshot" else figures.window_over_none
+    ratio = _x(figure(load))
+    return f"{ratio} ~" if ratio and figures.scattered(mode, load) else ratio
+
+
 def _engine_rows(loads: list[Row], *, full: bool) -> list[str]:
     body = []
     order = {name: i for i, name in enumerate(("real", "low", "middle", "high"))}
@@ -171,7 +179,7 @@ def _engine_rows(loads: list[Row], *, full: bool) -> list[str]:
             load["geometry"], str(load["drafts"]), load["level"],
             f"{shown.get('tokens_a_step', 0):.2f}", str(load["batch"]),
             _rate(modes.get("none")), _rate(modes.get("snapshot")), _rate(modes.get("window")),
-            _x(figures.window_over_snapshot(load)), _x(figures.window_over_none(load)),
+            over("snapshot", load), over("none", load),
             *([str(min(row["repeats"] for row in modes.values()))] if full else []),
         ])  # fmt: skip
     return rows(
@@ -187,7 +195,8 @@ def engine_summary(file: Row, loads: list[Row]) -> list[str]:
     return [
         (
             "Accepted tokens per second (milliseconds a step), 4 drafts. Where fewer requests than "
-            f"the batch ran together, state blocks ran out. {runs_of(file)}"
+            "the batch ran together, state blocks ran out, and ratios are of whole answers, with "
+            f"their prompts. ~: the repeats of both overlap. {runs_of(file)}"
         ),
         "",
         *_engine_rows(few, full=False),
@@ -211,7 +220,7 @@ def engine(file: Row) -> list[str]:
         "",
         (
             "Accepted tokens per second (milliseconds a step; how many ran together where blocks "
-            f"ran out). {runs_of(file)}"
+            f"ran out). ~: the repeats of both overlap. {runs_of(file)}"
         ),
         "",
         *_engine_rows(figures.compared(file["rows"]), full=True),
@@ -231,7 +240,12 @@ def _reached(measured: list[Row], engine: Row) -> str:
     return f"{most}, of {min(short)} asked for" if short else str(most)
 
 
-def latency(file: Row) -> list[str]:
+def latency(file: Row, others: dict[str, Row]) -> list[str]:
+    mine, newer = (
+        {run["host"]["series_id"] for f in fs for run in f["runs"]}
+        for fs in ([file], others.values())
+    )
+    note = "" if mine & newer else " The series of the other tables is a later form."
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in file["rows"]:
         key = (row["geometry"], row["drafts"], row["mode"], row["concurrency"])
@@ -246,7 +260,7 @@ def latency(file: Row) -> list[str]:
         for key, group in sorted(groups.items())
     ]  # fmt: skip
     return [
-        f"Milliseconds. {runs_of(file)}",
+        f"Milliseconds. {runs_of(file)}{note}",
         "",
         *rows(
             "geometry|mode|drafts|concurrency|inter-token p50|inter-token p99|per output token|"
@@ -272,7 +286,10 @@ def stale_plots(files: dict[str, Row], folder: Path) -> list[Path]:
 
 def page(files: dict[str, Row], targets: list[str], plots: Path) -> str:
     parts = [METHOD, "## Targets", "", *targets, ""]
-    for name, write in (("kernels", kernels), ("engine", engine), ("latency", latency)):
+    others = {name: file for name, file in files.items() if name != "latency"}
+    for name, write in (
+        ("kernels", kernels), ("engine", engine), ("latency", lambda file: latency(file, others)),
+    ):  # fmt: skip
         parts += [f"## {name.capitalize()}", ""]
         file = files.get(name)
         parts += write(file) if file else ["No measurement in this form is committed."]

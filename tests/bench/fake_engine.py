@@ -40,6 +40,7 @@ with os.fdopen(reply, "w") as replies:
         answer = {
             "running": min(request["batch"], 100 if mode == "snapshot" else 999),
             "tokens_per_s": SPEED[mode] * request["batch"],
+            "with_prefill_tokens_per_s": SPEED[mode] * request["batch"] / 2,
             "full_steps": 9,
             "ms_per_step": 2.5,
         }

@@ -67,6 +67,7 @@ def engine() -> dict[str, Any]:
                 "steps": 40, "full_steps": 30,
                 "running": min(item.batch, 170 if item.leg.mode == "snapshot" else 999),
                 "tokens_per_s": item.batch * SPEED[item.leg.mode] + item.repeat,
+                "with_prefill_tokens_per_s": 0.9 * item.batch * SPEED[item.leg.mode],
                 "ms_per_step": 7.25, "tokens_a_step": item.acceptance or 1.5,
             }
             for item in plan.turns(legs, plan.BATCHES, plan.REPEATS)

@@ -107,7 +107,7 @@ def test_every_kind_of_kernel_target_bites(
 def test_inexact_arithmetic_falls_short(
     folder: Path, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    """Whether the prefix was folded in a step or committed."""
+    """Whether the prefix was committed after another step or ahead of it."""
     where = {"state": "float32", "HV": 32, "batch": 64, "T": 5}
     path = folder / "h200-kernels.json"
     data = json.loads(path.read_text())

@@ -33,3 +33,11 @@ def test_a_row_for_each_launch() -> None:
 
 def test_no_table_is_no_row() -> None:
     assert counters.parse("==ERROR== no kernels were profiled") == []
+
+
+def test_shapes_that_were_not_measured_are_named() -> None:
+    rows = [
+        dict(zip(("HV", "batch", "T", "state"), shape, strict=True))
+        for shape in counters.SHAPES[1:]
+    ]
+    assert counters.missing(rows) == [list(counters.SHAPES[0])]

@@ -11,6 +11,7 @@ from pathlib import Path
 import engines
 import figures
 import modes
+import pages
 import plan
 import pytest
 import store
@@ -264,3 +265,29 @@ def test_graphs_fit_every_number_of_requests(most: int) -> None:
             graph = min(size for size in sizes if size >= running * query and size % query == 0)
             spare = graph // query - running
             assert spare <= (7 if running <= 64 else 15)
+
+
+def repeats_of(mode: str, rates: list[float], running: int = 32) -> list[dict[str, object]]:
+    return [
+        {
+            "geometry": "qwen3.5-0.8b", "mode": mode, "drafts": 4, "level": "low", "batch": 32,
+            "repeat": i, "run": 0, "running": running, "tokens_per_s": rate,
+            "with_prefill_tokens_per_s": rate / 4 if mode == "window" else rate / 2,
+        }
+        for i, rate in enumerate(rates)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("running", "ratio"), [(32, 2.0), (31, 1.0)])
+def test_a_ratio_is_of_whole_answers_where_requests_waited(running: int, ratio: float) -> None:
+    rows = [*repeats_of("snapshot", [90.0, 100.0], running), *repeats_of("window", [190.0, 190.0])]
+    (load,) = figures.compared(rows)
+    assert figures.window_over_snapshot(load) == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(("rates", "scattered"), [([100.5, 120.0], False), ([99.5, 120.0], True)])
+def test_ratios_of_repeats_that_overlap_are_marked(rates: list[float], *, scattered: bool) -> None:
+    rows = [*repeats_of("snapshot", [90.0, 100.0]), *repeats_of("window", rates)]
+    (load,) = figures.compared(rows)
+    assert figures.scattered("snapshot", load) == scattered
+    assert pages.over("snapshot", load).endswith(" ~") == scattered

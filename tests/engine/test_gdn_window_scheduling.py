@@ -34,7 +34,7 @@ def test_one_token_chunks_of_a_prompt_beside_verify_rows(
 
 
 def test_a_prompt_goes_on_after_a_one_token_chunk(chunks_window: Result) -> None:
-    """The chunk's token is committed before the prefill reads the state: no verify folds it."""
+    """The chunk's token is committed before the prefill reads the state."""
     rows = list(chunks_window.rows("chunked"))
     before, _ = next(pair for pair in itertools.pairwise(rows) if pair[1].scheduled > 1)
     assert before.scheduled == 1 and before.computed > 0 and before.sampled == 0
@@ -101,7 +101,7 @@ def test_drafts_are_cut_at_the_model_s_length(limit: Result, none: Result) -> No
 
 
 def test_a_request_that_ended_runs_once_more(overlap: Result, none: Result) -> None:
-    """Its last row folds and records in a slot and in blocks that another request gets next."""
+    """Its last row commits and records in a slot and in blocks that another request gets next."""
     assert overlap.facts["late"] >= 2
     assert {*overlap.said} == {"count", "brackets", "copy", "sums"}
     for ended, heir in (("count", "brackets"), ("copy", "sums")):

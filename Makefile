@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 # Where downloads and the test environment are kept; may be shared between checkouts.
 CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
-$(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY,\
+$(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE ABORT RETIRE \
+	PROMOTE,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 # Here and not in the recipe: build applies the series first.
 ifneq ($(filter-out overlay setup,$(VIA)),)
@@ -23,7 +24,7 @@ TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help status fetch apply lock refresh verify build env lint test-tools test-series \
+.PHONY: help status fetch apply lock refresh verify rebase build env lint test-tools test-series \
 	test-engine test-bench test bench bench-kernels bench-table bench-check gpu-bundle clean \
 	distclean
 
@@ -51,6 +52,12 @@ refresh: $(STAMP) ## commits of vendor/vllm back to patches/ (TOPIC=name for new
 verify: $(STAMP) ## every check of the series (IMPORT=0, QUILT=0: leave out; ENV=folder)
 	@$(TOOLS) verify $(if $(filter 0,$(IMPORT)),--no-import) \
 		$(if $(filter 0,$(QUILT)),--no-quilt) $(if $(ENV),--env "$(ENV)")
+
+rebase: $(STAMP) ## the series on UPSTREAM=version (STEP=1; CONTINUE=1, RETIRE=, ABORT=1, PROMOTE=1)
+	@$(TOOLS) rebase $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(if $(filter 1,$(STEP)),--step) \
+		$(if $(filter 1,$(CONTINUE)),--continue) $(if $(RETIRE),--retire "$(RETIRE)") \
+		$(if $(filter 1,$(ABORT)),--abort) $(if $(filter 1,$(PROMOTE)),--promote) \
+		$(if $(FROM),--from "$(FROM)")
 
 build: apply ## dist/: the patched wheel (VIA=setup: by upstream's setup.py; CPU=1: for tests)
 	@$(TOOLS) build $(if $(VIA),--via "$(VIA)") $(if $(filter 1,$(CPU)),--cpu) \

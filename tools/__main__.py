@@ -23,6 +23,7 @@ VERBS = (
     "apply",
     "refresh",
     "verify",
+    "rebase",
     "build",
     "env",
     "lint",
@@ -31,7 +32,7 @@ VERBS = (
 
 
 # These change the checkout or the patches: one at a time.
-WRITERS = ("apply", "refresh", "clean")
+WRITERS = ("apply", "refresh", "rebase", "clean")
 
 
 def parser() -> argparse.ArgumentParser:

@@ -14,6 +14,7 @@ from tools import (
     files,
     lock,
     overlay,
+    rebase_state,
     series,
     staging,
     upstream,
@@ -82,6 +83,17 @@ def where(project: Project) -> str:
     return f"{path}: {', '.join(parts)}"
 
 
+def rebase(project: Project) -> str:
+    state = rebase_state.load(project)
+    if state is None:
+        return "none under way"
+    if state.finished:
+        return f"to {state.target.version}: finished, not promoted: `make rebase PROMOTE=1`"
+    if state.stop and state.stop.ready:
+        return f"to {state.target.version}: {state.stop.name} waits: `make rebase` says for what"
+    return f"to {state.target.version}: broken off: `make rebase CONTINUE=1`"
+
+
 def downloads(project: Project) -> str:
     parts = []
     for archive in (project.pin.sdist, project.pin.wheel, project.pin.cpu_wheel):
@@ -122,6 +134,7 @@ ROWS = (
     ("patches", patches),
     ("series", names),
     ("checkout", where),
+    ("rebase", rebase),
     ("downloads", downloads),
     ("tests", environments),
     ("wheel", wheel),

@@ -18,9 +18,19 @@ from tools import files
 from tools.git import Git
 
 DONE, KILLED = 0, 77
+WRITES = (
+    "add",
+    "checkout",
+    "cherry-pick",
+    "clean",
+    "rebase",
+    "rerere",
+    "reset",
+    "update-ref",
+)
 
 
-def killed_at(step: int, action: Callable[[], int]) -> bool:
+def killed_at(step: int, action: Callable[[], int], done: tuple[int, ...] = (DONE,)) -> bool:
     """Run in a child that dies before its n-th write; say whether it died."""
     child = os.fork()
     if child == 0:
@@ -36,7 +46,7 @@ def killed_at(step: int, action: Callable[[], int]) -> bool:
 
         def git_call(self: Git, *argv: str, **rest: Any) -> Any:
             # The other commands read, or add loose objects.
-            if argv[0] in ("add", "checkout", "rebase", "reset", "update-ref"):
+            if argv[0] in WRITES:
                 count()
             return call(self, *argv, **rest)
 
@@ -59,7 +69,7 @@ def killed_at(step: int, action: Callable[[], int]) -> bool:
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) in (DONE, KILLED)
+    assert os.waitstatus_to_exitcode(status) in (*done, KILLED)
     return os.waitstatus_to_exitcode(status) == KILLED
 
 

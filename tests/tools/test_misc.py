@@ -74,9 +74,9 @@ def test_data_on_stdout_and_talk_on_stderr(
 def test_one_writer_at_a_time(series: World, said: Said) -> None:
     with files.only_one(series.root / "vendor" / ".lock") as alone:
         assert alone
-        for verb in ("apply", "refresh", "clean"):
+        for verb in ("apply", "refresh", "rebase", "clean"):
             assert series.run(verb) == 3
-            assert "another apply, refresh or clean runs" in said()
+            assert "another apply, refresh, rebase or clean runs" in said()
         assert series.run("status") == 0
     assert series.run("apply") == 0
 
@@ -134,7 +134,7 @@ def tracked() -> list[Path]:
             path
             for path in (ROOT / folder).rglob("*")
             if path.suffix in (".py", ".toml", ".txt", ".md")
-            and not {"vllm", "cache"} & set(path.relative_to(ROOT / folder).parts)
+            and not {"vllm", "cache", "rebase"} & set(path.relative_to(ROOT / folder).parts)
         ]
     return found
 

@@ -24,6 +24,7 @@ VERBS = (
     "refresh",
     "verify",
     "rebase",
+    "stats",
     "build",
     "env",
     "lint",

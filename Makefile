@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
 $(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE ABORT RETIRE \
-	PROMOTE LOG,\
+	PROMOTE LOG DIFF,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 # Here and not in the recipe: build applies the series first.
 ifneq ($(filter-out overlay setup,$(VIA)),)
@@ -24,7 +24,7 @@ TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help status fetch apply lock refresh verify rebase stats build env lint test-tools test-series \
+.PHONY: help status fetch apply lock refresh verify rebase stats watch build env lint test-tools test-series \
 	test-engine test-bench test bench bench-kernels bench-table bench-check gpu-bundle clean \
 	distclean
 
@@ -61,6 +61,10 @@ rebase: $(STAMP) ## the series on UPSTREAM=version (STEP=1; CONTINUE=1, RETIRE=,
 
 stats: $(STAMP) ## lines of upstream's files the series touches, and the ceiling (LOG=1: over time)
 	@$(TOOLS) stats $(if $(filter 1,$(LOG)),--log)
+
+watch: $(STAMP) ## patches that look merged, upstream's work (DIFF=file: what that collides with)
+	@$(TOOLS) watch $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(if $(DIFF),--diff "$(DIFF)") \
+		$(if $(FROM),--from "$(FROM)")
 
 build: apply ## dist/: the patched wheel (VIA=setup: by upstream's setup.py; CPU=1: for tests)
 	@$(TOOLS) build $(if $(VIA),--via "$(VIA)") $(if $(filter 1,$(CPU)),--cpu) \

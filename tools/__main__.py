@@ -25,6 +25,7 @@ VERBS = (
     "verify",
     "rebase",
     "stats",
+    "watch",
     "build",
     "env",
     "lint",
@@ -33,7 +34,7 @@ VERBS = (
 
 
 # These change the checkout or the patches: one at a time.
-WRITERS = ("apply", "refresh", "rebase", "clean")
+WRITERS = ("apply", "refresh", "rebase", "watch", "clean")
 
 
 def parser() -> argparse.ArgumentParser:

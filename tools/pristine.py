@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import tarfile
 import tempfile
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -37,12 +38,12 @@ class Base:
         return asdict(self)
 
 
-def from_pin(git: Git, pin: Pin, sdist: Path) -> Base:
+def from_pin(git: Git, pin: Pin, sdist: Callable[[], Path]) -> Base:
     """Import the pinned release; its trees are the pin's or this stops."""
     ref = f"{REFS}/{pin.version}"
     commit = git.resolve(ref)
     if not commit or git.tree(commit) != pin.base_tree:
-        commit = upstream.import_base(git, sdist, pin)
+        commit = upstream.import_base(git, sdist(), pin)
         git.raw("update-ref", ref, commit)
     return Base(
         pin.version,

@@ -126,7 +126,7 @@ def begin(project: Project, args: argparse.Namespace, state: State | None) -> St
     pristine.sweep(git)
     pin = project.pin
     patches = apply.read_patches(project)
-    first = pristine.from_pin(git, pin, fetch.get(project, pin.sdist, folder))
+    first = pristine.from_pin(git, pin, lambda: fetch.get(project, pin.sdist, folder))
     try:
         chain = stack.build(git, first.commit, patches)
     except ToolError as error:

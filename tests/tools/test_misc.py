@@ -74,9 +74,9 @@ def test_data_on_stdout_and_talk_on_stderr(
 def test_one_writer_at_a_time(series: World, said: Said) -> None:
     with files.only_one(series.root / "vendor" / ".lock") as alone:
         assert alone
-        for verb in ("apply", "refresh", "rebase", "clean"):
+        for verb in ("apply", "refresh", "rebase", "watch", "clean"):
             assert series.run(verb) == 3
-            assert "another apply, refresh, rebase or clean runs" in said()
+            assert "another apply, refresh, rebase, watch or clean runs" in said()
         assert series.run("status") == 0
     assert series.run("apply") == 0
 

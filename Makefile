@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
 $(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE ABORT RETIRE \
-	PROMOTE LOG DIFF,\
+	PROMOTE LOG DIFF LINE,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 # Here and not in the recipe: build applies the series first.
 ifneq ($(filter-out overlay setup,$(VIA)),)
@@ -20,7 +20,7 @@ BENCH_STAMP := $(VENV)/.stamp-bench
 # The Python that measures: one that has the wheel, on a GPU host.
 GPU_PYTHON ?= python3
 CHECKOUT := vendor/vllm/.git
-TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools
+TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools$(if $(LINE), --line "$(LINE)")
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
@@ -56,7 +56,7 @@ verify: $(STAMP) ## every check of the series (IMPORT=0, QUILT=0: leave out; ENV
 rebase: $(STAMP) ## the series on UPSTREAM=version (STEP=1; CONTINUE=1, RETIRE=, ABORT=1, PROMOTE=1)
 	@$(TOOLS) rebase $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(if $(filter 1,$(STEP)),--step) \
 		$(if $(filter 1,$(CONTINUE)),--continue) $(if $(RETIRE),--retire "$(RETIRE)") \
-		$(if $(filter 1,$(ABORT)),--abort) $(if $(filter 1,$(PROMOTE)),--promote) \
+		$(if $(filter 1,$(ABORT)),--abort) $(if $(PROMOTE),--promote$(if $(filter line,$(PROMOTE)), line)) \
 		$(if $(FROM),--from "$(FROM)")
 
 stats: $(STAMP) ## lines of upstream's files the series touches, and the ceiling (LOG=1: over time)

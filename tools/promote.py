@@ -10,14 +10,15 @@ import subprocess
 import tomllib
 from pathlib import Path
 
-from tools import apply, checkout, files, lock, pinning, rebase_result, rebase_state, staging
-from tools.errors import FINDINGS, OK, ConflictError, ToolError
+from tools import apply, checkout, files, lines, lock, pinning, rebase_result, rebase_state, staging
+from tools.errors import FINDINGS, OK, ConflictError, ToolError, UsageError
 from tools.git import Git
 from tools.project import Project
 from tools.rebase_state import State
 from tools.say import say
 
 SETTINGS = "rebase.toml"
+PIN, LINE = "pin", "line"
 # Made anew in the copy, or of no use there.
 LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".gpu", "dist", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache",
@@ -26,10 +27,10 @@ LEFT_OUT = shutil.ignore_patterns(
 KEPT = ("*.toml", "README.md", ".gitignore")  # of vendor/
 
 
-def run(project: Project, git: Git, state: State, folder: Path | None) -> int:
-    """Move the pin if every configured command passes; until then change nothing."""
+def run(project: Project, git: Git, state: State, folder: Path | None, goal: str) -> int:
+    """Move the pin, or keep a line, if every command passes; until then change nothing."""
     del git
-    if project.pin.base_tree == state.target.tree:
+    if goal == PIN and project.pin.base_tree == state.target.tree:
         # Killed after the one step that decides.
         return finish(project, state)
     if not state.target.sdist:
@@ -37,13 +38,19 @@ def run(project: Project, git: Git, state: State, folder: Path | None) -> int:
             f"{state.target.version} is no release: it has no sdist and no wheel to pin; rebase "
             f"to a release to promote."
         )
+    if goal == LINE and project.outer:
+        raise UsageError(
+            "a line is kept of the main series only; PROMOTE=1 moves this line's own pin."
+        )
     commands = configured(project)
     if lock.load(project.lock).series_id != state.series_id:
         raise ConflictError(
             "the series changed since the rebase began, and promoting would undo that; give the "
             "rebase up with `make rebase ABORT=1` and begin again: resolutions are remembered."
         )
-    if checkout.exists(project):
+    if goal == LINE:
+        lines.stop_if_unsaved(project, state.target.version)
+    elif checkout.exists(project):
         checkout.recover(project.git)
         checkout.stop_if_unsaved(project, project.git, "")
     pin = pinning.text(project, state.target, folder)
@@ -64,9 +71,26 @@ def run(project: Project, git: Git, state: State, folder: Path | None) -> int:
             return FINDINGS
     result = rebase_state.result(project)
     texts = [(result / name).read_text(encoding="utf-8") for name in ("series", "series.lock")]
-    staging.stage(project, rebase_result.patches(result), texts[0], texts[1], pin)
+    patches = rebase_result.patches(result)
+    if goal == LINE:
+        return keep(project, state, patches, (result, pin))
+    staging.stage(project, patches, texts[0], texts[1], pin)
     staging.finish(project)
     return finish(project, state)
+
+
+def keep(
+    project: Project, state: State, patches: list[tuple[str, bytes]], made: tuple[Path, bytes]
+) -> int:
+    """Keep the result beside the series, as the line of its release."""
+    result, pin = made
+    version = state.target.version
+    content = {f"patches/{name}": data for name, data in patches}
+    content |= {name: (result / name).read_bytes() for name in ("series", "series.lock")}
+    lines.write(project, version, content | {lines.PIN: pin})
+    rebase_state.forget(project)
+    say(f"promote: lines/{version} is the series on {version}; commit it. The pin stays.")
+    return OK
 
 
 def finish(project: Project, state: State) -> int:
@@ -76,7 +100,7 @@ def finish(project: Project, state: State) -> int:
     say(f"promote: the pin is {version} now; commit vendor/upstream.toml, patches/, series and "
         f"series.lock together")  # fmt: skip
     # A fresh one: the old has read the pin.
-    after = Project(project.root)
+    after = Project(project.root, project.outer)
     if checkout.exists(after):
         return apply.run(after, argparse.Namespace(relock=False))
     return OK

@@ -45,8 +45,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--promote",
-        action="store_true",
-        help="when all is carried: check, build and test the result, then move the pin to it",
+        choices=(promote.PIN, promote.LINE),
+        nargs="?",
+        const=promote.PIN,
+        help="when all is carried: check, build and test the result, then move the pin to it, or "
+        "keep it as a line beside the series",
     )
     parser.add_argument(
         "--from",
@@ -76,7 +79,9 @@ def run(project: Project, args: argparse.Namespace) -> int:
         raise UsageError(f"no patch waits, so {args.retire} cannot be retired; leave RETIRE out.")
     if not state.finished and not carry.walk(project, git, state):
         return CONFLICT
-    return promote.run(project, git, state, args.source) if args.promote else OK
+    if args.promote:
+        return promote.run(project, git, state, args.source, args.promote)
+    return OK
 
 
 def abort(project: Project) -> int:

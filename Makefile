@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
 $(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE ABORT RETIRE \
-	PROMOTE LOG DIFF LINE,\
+	PROMOTE LOG DIFF LINE REUSE,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 # Here and not in the recipe: build applies the series first.
 ifneq ($(filter-out overlay setup,$(VIA)),)
@@ -55,6 +55,7 @@ verify: $(STAMP) ## every check of the series (IMPORT=0, QUILT=0: leave out; ENV
 
 rebase: $(STAMP) ## the series on UPSTREAM=version (STEP=1; CONTINUE=1, RETIRE=, ABORT=1, PROMOTE=1)
 	@$(TOOLS) rebase $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(if $(filter 1,$(STEP)),--step) \
+		$(if $(filter 0,$(REUSE)),--no-reuse) \
 		$(if $(filter 1,$(CONTINUE)),--continue) $(if $(RETIRE),--retire "$(RETIRE)") \
 		$(if $(filter 1,$(ABORT)),--abort) $(if $(PROMOTE),--promote$(if $(filter line,$(PROMOTE)), line)) \
 		$(if $(FROM),--from "$(FROM)")

@@ -97,7 +97,8 @@ def halt(
         state.stop = Stop(link.name, kind)
         rebase_state.save(project, state)
     onto = state.tip
-    if scene.prepare(git, link.commit, onto, pick=kind != transplant.MERGED):
+    known = scene.prepare(git, link.commit, onto, pick=kind != transplant.MERGED)
+    if known and state.reuse:
         tree = scene.take(project, git, onto, conflicts).tree
         if tree != git.tree(onto):
             say(f"{link.name}: resolved as it was before; look at the range-diff")
@@ -121,8 +122,10 @@ def resolve(project: Project, git: Git, state: State, retire: str) -> None:
         if retire != link.name:
             raise UsageError(f"{retire} is not the patch that waits, which is {link.name}.")
         base: Base = state.bases[state.leg]
+        # Left out with work of its own is another thing than left out because it is there.
+        status = transplant.MERGED if stop.kind == transplant.MERGED else transplant.RETIRED
         note = f"retired at {base.version}"
-        state.done.append(Done(state.leg, link.name, transplant.MERGED, link.commit, "", note))
+        state.done.append(Done(state.leg, link.name, status, link.commit, "", note))
         state.stop = None
         rebase_state.save(project, state)
         return

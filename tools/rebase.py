@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--abort", action="store_true", help="give the rebase up")
     parser.add_argument("--step", action="store_true", help="through every release on the way")
     parser.add_argument(
+        "--no-reuse",
+        action="store_true",
+        help="stop also where a resolution is remembered, to look at it",
+    )
+    parser.add_argument(
         "--retire",
         metavar="PATCH",
         default="",
@@ -146,7 +151,7 @@ def begin(project: Project, args: argparse.Namespace, state: State | None) -> St
     else:
         bases.append(pristine.from_git(git, pin, args.upstream))
     links = [Link(step.name, step.commit) for step in chain.steps]
-    state = State(bases, chain.series_id, links)
+    state = State(bases, chain.series_id, links, reuse=not args.no_reuse)
     carry.keep(git, "start", chain.commit)
     rebase_state.save(project, state)
     return state

@@ -72,7 +72,8 @@ def order(project: Project, state: State, rows: list[Done]) -> str:
     for row in rows:
         if not row.new:
             where = state.bases[row.leg].version
-            listing.below.append(f"# retired at {where}, merged upstream: {row.name}")
+            why = ", merged upstream" if row.status == transplant.MERGED else ""
+            listing.below.append(f"# retired at {where}{why}: {row.name}")
     return listing.text()
 
 

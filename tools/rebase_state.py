@@ -70,6 +70,7 @@ class State:
     stop: Stop | None = None
     worktree: str = ""  # the commit that the folder for resolutions held last
     finished: bool = False
+    reuse: bool = True  # take resolutions that were made before
 
     @property
     def target(self) -> Base:

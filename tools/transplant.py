@@ -17,6 +17,7 @@ RENAMED = "source renamed"
 CONFLICT = "conflict"
 DELETED = "source deleted"
 MERGED = "merged upstream"
+RETIRED = "retired"
 CORRUPT = "corrupt"
 
 WHO = Ident(stack.COMMITTER[0], stack.COMMITTER[1], 1_000_000_000, "+0000")

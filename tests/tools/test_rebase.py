@@ -232,7 +232,8 @@ def test_what_is_missing_is_named(conflict: World, said: Said, what: str, words:
 
 def test_unresolved_patch_may_be_retired(conflict: World) -> None:
     assert conflict.run("rebase", "--continue", "--retire", FIVE) == 0
-    assert statuses(conflict)[FIVE] == "merged upstream"
+    assert statuses(conflict)[FIVE] == "retired"  # upstream has it not
+    assert (result(conflict) / "series").read_text().endswith(f"# retired at 1.3.0: {FIVE}\n")
 
 
 def test_where_it_stands_is_said_again(conflict: World, said: Said) -> None:
@@ -263,6 +264,26 @@ def test_abort_leaves_nothing_and_remembers_resolutions(
     assert "line_5 = 'five' * 11" in (result(conflict) / "patches" / FIVE).read_text()
     assert conflict.run("rebase", "--abort") == 0
     assert conflict.run("rebase", "--abort") == 0
+
+
+def test_remembered_resolution_can_be_looked_at_and_forgotten(
+    conflict: World, releases: Path
+) -> None:
+    resolve(conflict, "vllm/a.py", RESOLVED)
+    assert conflict.run("rebase", "--continue") == 0
+    assert conflict.run("rebase", "--abort") == 0
+    assert rebase(conflict, releases, "1.3.0", "--no-reuse") == 3
+    where = scene(conflict)
+    assert lineage.in_scene(conflict, "vllm/a.py") == RESOLVED
+    conflict.git("rerere", "forget", "vllm/a.py", folder=where)
+    conflict.git("checkout", "--merge", "vllm/a.py", folder=where)
+    assert "<<<<<<<" in lineage.in_scene(conflict, "vllm/a.py")
+    other = RESOLVED.replace("11", "12")
+    resolve(conflict, "vllm/a.py", other)
+    assert conflict.run("rebase", "--continue") == 0
+    assert conflict.run("rebase", "--abort") == 0
+    assert rebase(conflict, releases, "1.3.0") == 0
+    assert "line_5 = 'five' * 12" in (result(conflict) / "patches" / FIVE).read_text()
 
 
 def test_edits_after_a_resolution_are_not_swept(series: World, releases: Path, said: Said) -> None:

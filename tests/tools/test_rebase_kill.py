@@ -210,3 +210,24 @@ def timed(world: World, argv: list[str], limit: float | None) -> float:
         os.killpg(child.pid, signal.SIGKILL)
         child.wait()
     return time.monotonic() - start
+
+
+def test_git_killed_while_it_set_the_scene(series: World, tmp_path: Path) -> None:
+    """A lock, files without an index, half a file: the next run begins the scene anew."""
+    folder = tmp_path / "others"
+    worlds.release(folder, "1.3.0", {"vllm/old.py": "gone = 'no'\n"})
+    assert begin(series, folder) == CONFLICT
+    wanted = lineage.report(series)
+    state = series.root / "vendor" / "rebase" / "state.json"
+    state.write_text(state.read_text().replace('"ready": true', '"ready": false'))
+    where = scene(series)
+    series.git("cherry-pick", "--abort", folder=where)
+    (where / "vllm" / "new.py").write_text("half of i")
+    (where / "vllm" / "a.py").write_text("half\n")
+    (where / ".git" / "index.lock").touch()
+    assert series.run("rebase") == CONFLICT
+    assert go_on(series) == CONFLICT
+    assert lineage.report(series) == wanted
+    assert "import vllm.a" in lineage.in_scene(series, "vllm/new.py")
+    series.git("rm", "-q", "vllm/old.py", folder=where)
+    assert go_on(series) == 0

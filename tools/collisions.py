@@ -35,7 +35,7 @@ def places(git: Git, patch: str, ours: tuple[str, str], theirs: tuple[str, str])
     hunks = list(PatchSet(io.StringIO(patch, newline=""))[0]) if patch else []
     mine = touched(_diff(git, *ours, context=0))
     other = touched(_diff(git, *theirs, context=0))
-    shown = _diff(git, *theirs, context=3)
+    upstream = _diff(git, *theirs, context=3)
     found: list[Place] = []
     for number, hunk in enumerate(hunks, 1):
         reach = range(hunk.source_start, hunk.source_start + max(hunk.source_length, 1))
@@ -44,14 +44,16 @@ def places(git: Git, patch: str, ours: tuple[str, str], theirs: tuple[str, str])
         if not hit:
             continue
         whole = range(min(span.start for span in hit), max(span.stop for span in hit))
+        # Lines put in stand nowhere in the old file: show the two they go between.
+        shown_at = whole or range(max(whole.start - 1, 1), whole.start + 1)
         found.append(
             Place(
                 number,
                 len(hunks),
                 str(hunk).partition("\n")[0],
-                whole,
+                shown_at,
                 tuple(line.value.rstrip("\n") for line in hunk if line.is_added),
-                around(shown, whole),
+                around(upstream, whole),
             )
         )
     return found
@@ -60,18 +62,17 @@ def places(git: Git, patch: str, ours: tuple[str, str], theirs: tuple[str, str])
 def touched(diff: str) -> list[range]:
     """Return the old lines that each hunk of a diff without context replaces.
 
-    An insertion replaces none; it takes the line above and the one below with it, since
-    git conflicts there, too.
+    An insertion replaces none: its range is empty, and starts at the line below it.
     """
     found: list[range] = []
     for match in RANGE.finditer(diff):
         start, count = int(match[1]), int(match[2] or 1)
-        found.append(range(start, start + count) if count else range(start, start + 2))
+        found.append(range(start, start + count) if count else range(start + 1, start + 1))
     return found
 
 
 def meet(one: range, other: range) -> bool:
-    """Say whether two spans share a line or touch."""
+    """Say whether two spans share a line or touch: git calls either a conflict."""
     return one.start <= other.stop and other.start <= one.stop
 
 

@@ -22,7 +22,7 @@ def facts(project: Project, git: Git, state: State, conflicts: list[str]) -> dic
     names = [link.name for link in state.chain]
     link = state.chain[names.index(stop.name)]
     bases = state.bases[state.leg - 1 : state.leg + 1]
-    mapped = between(git, state)
+    mapped = pristine.between(git, *bases)
     return {
         "schema": rebase_state.SCHEMA,
         "patch": link.name,
@@ -38,11 +38,6 @@ def facts(project: Project, git: Git, state: State, conflicts: list[str]) -> dic
         ],
         "commands": commands(project, link.name, stop.kind, conflicts),
     }
-
-
-def between(git: Git, state: State) -> list[Base]:
-    """Return the bases of this step, and the releases at hand that lie between."""
-    return pristine.between(git, state.bases[state.leg - 1], state.bases[state.leg])
 
 
 def _file(git: Git, state: State, link: Link, path: str, bases: list[Base]) -> dict[str, Any]:

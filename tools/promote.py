@@ -3,33 +3,32 @@
 from __future__ import annotations
 
 import argparse
-import os
 import shlex
-import shutil
-import subprocess
 import tomllib
 from pathlib import Path
 
-from tools import apply, checkout, files, lines, lock, pinning, rebase_result, rebase_state, staging
+from tools import (
+    apply,
+    candidate,
+    checkout,
+    lines,
+    lock,
+    pinning,
+    rebase_result,
+    rebase_state,
+    staging,
+)
 from tools.errors import FINDINGS, OK, ConflictError, ToolError, UsageError
-from tools.git import Git
 from tools.project import Project
 from tools.rebase_state import State
 from tools.say import say
 
 SETTINGS = "rebase.toml"
 PIN, LINE = "pin", "line"
-# Made anew in the copy, or of no use there.
-LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", ".gpu", "dist", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache",
-    ".hypothesis", "vendor",
-)  # fmt: skip
-KEPT = ("*.toml", "README.md", ".gitignore")  # of vendor/
 
 
-def run(project: Project, git: Git, state: State, folder: Path | None, goal: str) -> int:
+def run(project: Project, state: State, folder: Path | None, goal: str) -> int:
     """Move the pin, or keep a line, if every command passes; until then change nothing."""
-    del git
     if goal == PIN and project.pin.base_tree == state.target.tree:
         # Killed after the one step that decides.
         return finish(project, state)
@@ -43,6 +42,40 @@ def run(project: Project, git: Git, state: State, folder: Path | None, goal: str
             "a line is kept of the main series only; PROMOTE=1 moves this line's own pin."
         )
     commands = configured(project)
+    stop_if_changed(project, state, goal)
+    candidate.take_corrections(project, state)
+    pin = pinning.text(project, state.target, folder)
+    home = candidate.lay_out(project, pin)
+    log = rebase_state.folder(project) / "promote.log"
+    with log.open("wb") as out:
+        for argv in commands:
+            shown = shlex.join(argv)
+            say(f"promote: {shown}")
+            out.write(f"$ {shown}\n".encode())
+            out.flush()
+            if candidate.passes(project, argv, home, out.fileno()):
+                continue
+            where = project.short(home)
+            say(
+                f"promote: `{shown}` fails on the rebased series, so the pin stays; see "
+                f"{project.short(log)}. Commit corrections in {where}/vendor/"
+                f"{project.pin.project}, run `make -C {where} refresh`, then promote again."
+            )
+            return FINDINGS
+    # The commands may have taken hours.
+    stop_if_changed(project, state, goal)
+    result = rebase_state.result(project)
+    texts = [(result / name).read_text(encoding="utf-8") for name in ("series", "series.lock")]
+    patches = rebase_result.patches(result)
+    if goal == LINE:
+        return keep(project, state, patches, (result, pin))
+    staging.stage(project, patches, texts[0], texts[1], pin)
+    staging.finish(project)
+    return finish(project, state)
+
+
+def stop_if_changed(project: Project, state: State, goal: str) -> None:
+    """Stop when promoting would undo what somebody did since the rebase began."""
     if lock.load(project.lock).series_id != state.series_id:
         raise ConflictError(
             "the series changed since the rebase began, and promoting would undo that; give the "
@@ -53,30 +86,6 @@ def run(project: Project, git: Git, state: State, folder: Path | None, goal: str
     elif checkout.exists(project):
         checkout.recover(project.git)
         checkout.stop_if_unsaved(project, project.git, "")
-    pin = pinning.text(project, state.target, folder)
-    home = candidate(project, pin)
-    log = rebase_state.folder(project) / "promote.log"
-    with log.open("wb") as out:
-        for argv in commands:
-            shown = shlex.join(argv)
-            say(f"promote: {shown}")
-            out.write(f"$ {shown}\n".encode())
-            out.flush()
-            if passes(project, argv, home, out.fileno()):
-                continue
-            say(
-                f"promote: `{shown}` fails on the rebased series, so the pin stays; see "
-                f"{project.short(log)}, correct a patch in {project.short(home)} or rebase again."
-            )
-            return FINDINGS
-    result = rebase_state.result(project)
-    texts = [(result / name).read_text(encoding="utf-8") for name in ("series", "series.lock")]
-    patches = rebase_result.patches(result)
-    if goal == LINE:
-        return keep(project, state, patches, (result, pin))
-    staging.stage(project, patches, texts[0], texts[1], pin)
-    staging.finish(project)
-    return finish(project, state)
 
 
 def keep(
@@ -123,38 +132,3 @@ def configured(project: Project) -> list[list[str]]:
     if not commands:
         raise ToolError(f"{project.short(path)} names no command, so nothing would be tested.")
     return commands
-
-
-def candidate(project: Project, pin: bytes) -> Path:
-    """Copy the project, with the rebased series and the new pin in the old one's place."""
-    home = rebase_state.folder(project) / "candidate"
-    files.remove_tree(home)
-    shutil.copytree(project.root, home, symlinks=True, ignore=LEFT_OUT)
-    (home / "vendor").mkdir()
-    for pattern in KEPT:
-        for path in project.vendor.glob(pattern):
-            shutil.copy2(path, home / "vendor")
-    venv = project.root / ".venv"
-    if venv.is_dir():
-        # The tools' own environment: another of the same would only be downloaded again.
-        (home / ".venv").symlink_to(venv.resolve())
-    files.remove_tree(home / "patches")
-    result = rebase_state.result(project)
-    shutil.copytree(result / "patches", home / "patches")
-    for name in ("series", "series.lock"):
-        shutil.copy2(result / name, home / name)
-    files.write(home / "vendor" / "upstream.toml", pin)
-    return home
-
-
-def passes(project: Project, argv: list[str], home: Path, out: int) -> bool:
-    """Run one command in the copy."""
-    env = os.environ | {"GDNWINDOW_CACHE": str(project.cache), "CACHE": str(project.cache)}
-    env = {key: value for key, value in env.items() if key not in ("MAKEFLAGS", "MAKELEVEL")}
-    try:
-        done = subprocess.run(argv, cwd=home, env=env, stdout=out, stderr=out, check=False)  # noqa: S603
-    except OSError as error:
-        raise ToolError(
-            f"`{argv[0]}` of vendor/{SETTINGS} cannot be run ({error.strerror}); correct it there."
-        ) from None
-    return done.returncode == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from tools import (
     apply,
+    candidate,
     carry,
     fetch,
     lock,
@@ -85,12 +86,13 @@ def run(project: Project, args: argparse.Namespace) -> int:
     if not state.finished and not carry.walk(project, git, state):
         return CONFLICT
     if args.promote:
-        return promote.run(project, git, state, args.source, args.promote)
+        return promote.run(project, state, args.source, args.promote)
     return OK
 
 
 def abort(project: Project) -> int:
     """Give up. Pristine trees and remembered resolutions stay for the next time."""
+    candidate.stop_if_unsaved(project)
     there = rebase_state.begun(project)
     rebase_state.forget(project)
     say("rebase: given up; patches and pin are as they were" if there else "rebase: none to end")

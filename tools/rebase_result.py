@@ -20,7 +20,7 @@ NEXT = (
 
 def final(git: Git, state: State) -> list[Done]:
     """Return what became of each patch from the first base to the last."""
-    start = _start(git, state)
+    start = _start(state)
     last = {row.name: row for row in state.done}
     found: list[Done] = []
     for link in start:
@@ -31,9 +31,8 @@ def final(git: Git, state: State) -> list[Done]:
     return found
 
 
-def _start(git: Git, state: State) -> list[Link]:
-    """Return the series on the first base; it is there by its first steps."""
-    del git
+def _start(state: State) -> list[Link]:
+    """Return the series on the first base."""
     return [Link(row.name, row.old) for row in state.done if row.leg == 1]
 
 
@@ -53,12 +52,13 @@ def write(project: Project, git: Git, state: State) -> None:
             f"such as -diff or eol from .git/info/attributes of "
             f"{project.short(rebase_state.tree(project))}."
         )
-    text = rangediff.text(git, _start(git, state), rows)
+    text = rangediff.text(git, _start(state), rows)
     files.write(rebase_state.folder(project) / "range-diff.txt", text.encode(errors="replace"))
-    _export(project, patches, order(project, state, rows), chain)
+    export(project, patches, order(project, state, rows), chain)
 
 
-def _export(project: Project, patches: list[tuple[str, bytes]], text: str, chain: Lock) -> None:
+def export(project: Project, patches: list[tuple[str, bytes]], text: str, chain: Lock) -> None:
+    """Replace the result by another state of the series."""
     draft = rebase_state.folder(project) / ".new-result"
     files.remove_tree(draft)
     staging.write(draft, patches, text, chain.text())

@@ -106,29 +106,45 @@ def test_each_line_names_the_release_that_changed_it(series: World, releases: Pa
 
 
 def test_lines_of_our_own_name_their_patch(empty: World, releases: Path) -> None:
-    empty.edit("vllm/a.py", "line_5 = 5\n", "line_5 = 5\nours_1 = 1\nours_2 = 2\n")
+    # So many that their numbers are past the end of the pristine file.
+    ours = "".join(f"ours_{n} = {n}\n" for n in range(50))
+    empty.edit("vllm/a.py", "line_38 = 38\n", f"line_38 = 38\n{ours}")
     empty.commit("Add", "Topic: core")
-    empty.edit("vllm/a.py", "ours_2 = 2\nline_6 = 6\n", "ours_2 = 22\nline_6 = 66\n")
+    empty.edit("vllm/a.py", "ours_49 = 49\nline_39 = 39\n", "ours_49 = 4949\nline_39 = 3939\n")
     empty.commit("Change")
     assert empty.run("refresh") == 0
-    worlds.release(releases, "1.3.0", {"vllm/a.py": "# top\n" + a(line_6="six\n")})
+    worlds.release(releases, "1.3.0", {"vllm/a.py": "# top\n" + a(line_39="last\n")})
     assert rebase(empty, releases, "1.3.0") == 3
     facts = report(empty)
-    if facts["patch"] == "core/add.patch":  # it stands right above the changed line
-        lineage.resolve(
-            empty, "vllm/a.py",
-            "# top\n" + a(line_5="line_5 = 5\nours_1 = 1\nours_2 = 2\n", line_6="six\n"),
-        )  # fmt: skip
-        assert empty.run("rebase", "--continue") == 3
-        facts = report(empty)
+    assert facts["patch"] == "core/add.patch"  # it stands right above the changed line
+    (hunk,) = facts["files"][0]["hunks"]
+    assert [line["text"] for line in hunk["lines"]] == ["line_38 = 38", "line_39 = 39"]
+    merged = "# top\n" + a(line_38=f"line_38 = 38\n{ours}", line_39="last\n")
+    lineage.resolve(empty, "vllm/a.py", merged)
+    assert empty.run("rebase", "--continue") == 3
+    facts = report(empty)
     assert facts["patch"] == "core/change.patch"
     lines = facts["files"][0]["hunks"][0]["lines"]
     assert [(line["text"], line["owner"], line["pristine"]) for line in lines] == [
-        ("ours_2 = 2", "core/add.patch", 0),
-        ("line_6 = 6", "", 7),  # its number in the pristine file, not in the patched one
+        ("ours_49 = 49", "core/add.patch", 0),
+        ("line_39 = 39", "", 40),  # its number in the pristine file, not in the patched one
     ]
-    assert lines[1]["number"] == 9
+    assert lines[1]["number"] == 90
     assert lines[1]["changed_by"] == "1.3.0"
+
+
+def test_on_the_way_back_the_release_before_is_named(series: World, releases: Path) -> None:
+    worlds.release(releases, "1.1.0", {})
+    for version in ("1.0.0", "0.9.0"):
+        worlds.release(releases, version, {"vllm/a.py": a(line_3="three\n")})
+    assert rebase(series, releases, "1.1.0") == 0
+    for version in ("1.0.0", "0.9.0"):
+        assert series.run("rebase", "--abort") == 0
+        assert rebase(series, releases, version) == 3
+    (hunk,) = report(series)["files"][0]["hunks"]
+    assert [(line["last_seen"], line["changed_by"]) for line in hunk["lines"]] == [
+        ("1.1.0", "1.0.0")
+    ]
 
 
 def test_lines_that_upstream_has_already_are_counted(empty: World, releases: Path) -> None:
@@ -186,11 +202,22 @@ def test_file_of_ours_that_upstream_changed(series: World, releases: Path, said:
         (range(3, 5), range(6, 7), False),
         (range(3, 5), range(4, 9), True),
         (range(6, 8), range(3, 5), False),
+        (range(6, 6), range(6, 6), True),  # lines put in at one place by both
+        (range(6, 6), range(5, 6), True),
+        (range(6, 6), range(6, 7), True),
+        (range(6, 6), range(7, 7), False),  # a line stands between
+        (range(6, 6), range(4, 5), False),
+        (range(6, 6), range(7, 8), False),
     ],
 )
 def test_spans_meet(one: range, other: range, want: bool) -> None:  # noqa: FBT001
     assert collisions.meet(one, other) is want
     assert collisions.meet(other, one) is want
+
+
+def test_lines_put_in_have_no_length() -> None:
+    diff = "@@ -5,0 +6,2 @@ x\n+a\n+b\n@@ -9 +12 @@\n-c\n+d\n@@ -12,2 +15,0 @@\n-e\n-f\n"
+    assert collisions.touched(diff) == [range(6, 6), range(9, 10), range(12, 14)]
 
 
 # ---- commits instead of releases -----------------------------------------------------------

@@ -119,6 +119,46 @@ def test_failing_command_leaves_the_pin(carried: World, releases: Path, said: Sa
     assert carried.project.pin.version == "1.3.0"
 
 
+def test_corrections_made_in_the_copy_are_taken(carried: World, releases: Path, said: Said) -> None:
+    check = (
+        "import pathlib; assert '555' in pathlib.Path('patches/core/change-five.patch').read_text()"
+    )
+    (carried.root / "check.py").write_text(check)
+    commands(carried, f"{sys.executable} check.py")
+    assert promote(carried, releases) == 1
+    assert "`make -C vendor/rebase/candidate refresh`, then promote again" in said()
+    copy = World(carried.root / "vendor" / "rebase" / "candidate", releases)
+    assert copy.run("fetch", "--from", str(releases)) == 0
+    assert copy.run("apply") == 0
+    copy.edit("vllm/a.py", "line_5 = 55\n", "line_5 = 555\n")
+    copy.git("commit", "-qam", "fixup! [Core] Change five")
+    head = copy.head()
+    for verb in ("--promote", "--abort"):
+        said()
+        assert carried.run("rebase", verb) == 3
+        assert "candidate/vendor/vllm has 1 commit(s) that are not in patches/" in said()
+        assert copy.head() == head
+    assert copy.run("refresh") == 0
+    assert promote(carried, releases) == 0
+    assert "with the corrections made in vendor/rebase/candidate" in said()
+    assert "+line_5 = 555" in carried.patch("core/change-five.patch").read_text()
+    assert "line_5 = 555" in (carried.checkout / "vllm" / "a.py").read_text()
+    assert carried.run("verify", "--no-import") == 0
+
+
+def test_work_during_the_commands_is_seen(carried: World, releases: Path, said: Said) -> None:
+    inner = (
+        "import pathlib, subprocess, os; os.chdir('../../vllm');"
+        "pathlib.Path('vllm/b.py').write_text('mine'); subprocess.check_call(['git', 'status'])"
+    )
+    (carried.root / "work.py").write_text(inner)
+    commands(carried, f"{sys.executable} work.py")
+    before = state(carried)
+    assert promote(carried, releases) == 3
+    assert "has edits in vllm/b.py" in said()
+    assert state(carried) == before
+
+
 def test_rebase_and_promotion_in_one(series: World, releases: Path) -> None:
     (series.root / "look.py").write_text(LOOK)
     commands(series, f"{sys.executable} look.py")

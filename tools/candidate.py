@@ -29,16 +29,17 @@ def lay_out(project: Project, pin: bytes) -> Path:
     """Copy the project, with the rebased series and the new pin in the old one's place."""
     home = folder(project)
     files.remove_tree(home)
-    shutil.copytree(project.root, home, symlinks=True, ignore=LEFT_OUT)
+    source = project.outer or project.root  # a line has no tools and no tests of its own
+    shutil.copytree(source, home, symlinks=True, ignore=LEFT_OUT)
     (home / "vendor").mkdir()
     for pattern in KEPT:
-        for path in project.vendor.glob(pattern):
+        for path in (source / "vendor").glob(pattern):
             shutil.copy2(path, home / "vendor")
-    venv = project.root / ".venv"
+    venv = source / ".venv"
     if venv.is_dir():
         # The tools' own environment: another of the same would only be downloaded again.
         (home / ".venv").symlink_to(venv.resolve())
-    files.remove_tree(home / "patches")
+    files.remove_tree(home / "patches")  # the main series' own
     result = rebase_state.result(project)
     shutil.copytree(result / "patches", home / "patches")
     for name in ("series", "series.lock"):

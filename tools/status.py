@@ -12,6 +12,7 @@ from tools import (
     cpu,
     environment,
     files,
+    lines,
     lock,
     overlay,
     rebase_state,
@@ -94,6 +95,10 @@ def rebase(project: Project) -> str:
     return f"to {state.target.version}: broken off: `make rebase CONTINUE=1`"
 
 
+def other(project: Project) -> str:
+    return ", ".join(lines.names(project)) or "none"
+
+
 def downloads(project: Project) -> str:
     parts = []
     for archive in (project.pin.sdist, project.pin.wheel, project.pin.cpu_wheel):
@@ -135,6 +140,7 @@ ROWS = (
     ("series", names),
     ("checkout", where),
     ("rebase", rebase),
+    ("lines", other),
     ("downloads", downloads),
     ("tests", environments),
     ("wheel", wheel),

@@ -90,6 +90,8 @@ def test_line_is_applied_verified_and_built(lined: World, said: Said) -> None:
     ]
     assert not (line.root / "vendor" / "cache").exists()
     assert main_state(lined) == before
+    assert lined.run("status") == 0
+    assert "lines      1.3.0\n" in said()
     assert on(lined, "1.3.0", "status") == 0
     assert "vendor/lines/1.3.0/vendor/vllm: holds the locked series" in said()
 
@@ -144,6 +146,11 @@ def test_line_has_rebases_of_its_own(lined: World, releases: Path, said: Said) -
     assert "a line is kept of the main series only" in said()
     assert on(lined, "1.3.0", "rebase", "--abort") == 0
     before = main_state(lined)
+    # Tested with the tools and tests of the project, which a line has not.
+    (lined.root / "marker.txt").write_text("")
+    (lined.root / "vendor" / "rebase.toml").write_text(
+        "[promote]\ncommands = ['test -f marker.txt', 'grep -q 1.4.0 vendor/upstream.toml']\n"
+    )
     assert on(lined, "1.3.0", *argv) == 0
     assert 'version = "1.4.0"' in (lined.root / "lines" / "1.3.0" / "upstream.toml").read_text()
     # On 1.4.0 the patches are those of 1.2.0 again, so the line keeps none.

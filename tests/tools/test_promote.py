@@ -229,12 +229,18 @@ def test_release_without_its_wheel(carried: World, releases: Path, said: Said) -
     assert "there is no vllm 1.3.0 with the tags cp38-abi3-manylinux_2_28_x86_64" in said()
 
 
-def test_exact_cpu_wheel_is_preferred(carried: World, releases: Path) -> None:
-    for version in ("1.2.9", "1.3.0", "1.4.0"):
+@pytest.mark.parametrize(
+    ("there", "want"),
+    [(("1.2.9", "1.3.0", "1.4.0"), "1.3.0"), (("1.2.9", "1.4.0"), "1.2.9"), (("1.4.0",), "1.1.0")],
+)
+def test_cpu_wheel_is_the_exact_one_or_an_older_one(
+    carried: World, releases: Path, there: tuple[str, ...], want: str
+) -> None:
+    for version in there:
         name = worlds.CPU_WHEEL.replace("1.1.0", version)
         shutil.copy(releases / worlds.CPU_WHEEL, releases / name)
     assert promote(carried, releases) == 0
-    assert carried.project.pin.cpu_wheel.name == worlds.CPU_WHEEL.replace("1.1.0", "1.3.0")
+    assert carried.project.pin.cpu_wheel.name == worlds.CPU_WHEEL.replace("1.1.0", want)
 
 
 def test_index_gives_hashes_and_files(

@@ -124,7 +124,7 @@ def resolve(project: Project, git: Git, state: State, retire: str) -> None:
         base: Base = state.bases[state.leg]
         # Left out with work of its own is another thing than left out because it is there.
         status = transplant.MERGED if stop.kind == transplant.MERGED else transplant.RETIRED
-        note = f"retired at {base.version}"
+        note = f"retired at {base.version}" if status == transplant.MERGED else base.version
         state.done.append(Done(state.leg, link.name, status, link.commit, "", note))
         state.stop = None
         rebase_state.save(project, state)

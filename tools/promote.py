@@ -56,6 +56,7 @@ def run(project: Project, state: State, folder: Path | None, goal: str) -> int:
             if candidate.passes(project, argv, home, out.fileno()):
                 continue
             where = project.short(home)
+            # What was made there is the next promotion's start.
             say(
                 f"promote: `{shown}` fails on the rebased series, so the pin stays; see "
                 f"{project.short(log)}. Commit corrections in {where}/vendor/"

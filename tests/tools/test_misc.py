@@ -61,6 +61,13 @@ def test_bug_is_four_with_a_log_and_no_traceback(
     assert "ZeroDivisionError: oops" in log.read_text()
 
 
+def test_exit_code_of_git_is_not_the_tools_own(series: World, said: Said) -> None:
+    (series.checkout / ".git" / "index").write_text("no index\n")
+    said()
+    assert series.run("apply") == 1
+    assert "failed (128)" in said()
+
+
 def test_data_on_stdout_and_talk_on_stderr(
     series: World, capfd: pytest.CaptureFixture[str]
 ) -> None:

@@ -243,6 +243,48 @@ def test_where_it_stands_is_said_again(conflict: World, said: Said) -> None:
     assert "<<<<<<<" in lineage.in_scene(conflict, "vllm/a.py")
 
 
+def test_clean_spares_a_rebase_under_way(conflict: World, said: Said) -> None:
+    resolve(conflict, "vllm/a.py", RESOLVED)
+    assert conflict.run("clean") == 0
+    assert conflict.run("clean", "--all") == 3
+    assert "a rebase is under way in vendor/rebase, perhaps with resolutions of yours" in said()
+    assert conflict.checkout.is_dir()
+    assert lineage.in_scene(conflict, "vllm/a.py") == RESOLVED
+    assert conflict.run("rebase", "--abort") == 0
+    assert conflict.run("clean", "--all") == 0
+    assert not (conflict.root / "vendor" / "rebase").exists()
+
+
+@pytest.mark.parametrize(
+    ("ready", "code", "words"),
+    [
+        ("true", 3, f"rebase     to 1.3.0: {FIVE} waits: `make rebase` says for what"),
+        ("false", 3, "rebase     to 1.3.0: broken off: `make rebase CONTINUE=1`"),
+    ],
+)
+def test_status_says_where_it_stands(
+    conflict: World, said: Said, ready: str, code: int, words: str
+) -> None:
+    path = conflict.root / "vendor" / "rebase" / "state.json"
+    path.write_text(path.read_text().replace('"ready": true', f'"ready": {ready}'))
+    said()
+    assert conflict.run("status") == 0
+    assert words in said()
+    assert conflict.run("rebase") == code
+
+
+def test_state_that_cannot_be_read_is_a_sentence(conflict: World, said: Said) -> None:
+    path = conflict.root / "vendor" / "rebase" / "state.json"
+    for text in ("{", '{"schema": 0}', '{"schema": 1, "bases": []}'):
+        path.write_text(text)
+        said()
+        assert conflict.run("rebase", "--continue") == 1
+        message = said()
+        assert "vendor/rebase/state.json cannot be read (" in message
+        assert "give the rebase up with `make rebase ABORT=1`" in message
+    assert conflict.run("rebase", "--abort") == 0
+
+
 def test_second_rebase_is_refused(conflict: World, releases: Path, said: Said) -> None:
     assert rebase(conflict, releases, "1.3.0") == 3
     assert "a rebase to 1.3.0 is under way; go on with `make rebase CONTINUE=1`" in said()

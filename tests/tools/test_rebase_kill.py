@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,10 +11,9 @@ import lineage
 import pytest
 import world as worlds
 from lineage import FIVE, THREE, a, resolve, result, scene
-from test_kill import killed_at
+from test_kill import killed_at, timed
 from world import World
 
-ROOT = Path(__file__).parents[2]
 CONFLICT = 3
 UP = a(line_3="three\n", line_5="five\n")
 ONCE = a(line_3="three * 11\n", line_5="five\n")
@@ -195,21 +189,6 @@ def test_anywhere_with_git_itself(
     finish(series, releases)
     assert results(series) == want
     assert untouched(series) == before
-
-
-def timed(world: World, argv: list[str], limit: float | None) -> float:
-    """Run a verb in a process group of its own; kill all of it after a time."""
-    start = time.monotonic()
-    child = subprocess.Popen(
-        [sys.executable, "-m", "tools", "-C", str(world.root), *argv],
-        cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    try:
-        child.wait(limit)
-    except subprocess.TimeoutExpired:
-        os.killpg(child.pid, signal.SIGKILL)
-        child.wait()
-    return time.monotonic() - start
 
 
 def test_git_killed_while_it_set_the_scene(series: World, tmp_path: Path) -> None:

@@ -123,6 +123,9 @@ def test_sign_of_a_pull_request_is_a_finding(watched: World, releases: Path, sai
     assert "watch: #7 (Do it too) seems to be in 1.3.0: look at it" in said()
     listing(watched, PULL.replace('"open"', '"merged"'))
     assert look(watched, releases) == 0
+    signs = PULL[PULL.index("signs =") :]
+    listing(watched, PULL.replace(signs, "signs = []\n"))  # without any, nothing is known
+    assert look(watched, releases) == 0
 
 
 def test_name_of_no_patch_is_a_finding(watched: World, said: Said) -> None:
@@ -188,6 +191,17 @@ def test_hunks_that_collide_name_their_patches(watched: World, said: Said) -> No
         f"vllm/a.py, hunk 3 of 3, @@ -33,7 +33,7 @@: merges with {THREE}, {FIVE}",
         f"watch: 3 hunks, 1 collide; 0 do not fit 1.2.0; patches to rework: {FIVE}",
     ]
+
+
+def test_patches_that_stand_on_each_other_are_laid_in_turn(empty: World, said: Said) -> None:
+    listing(empty, "")
+    empty.edit("vllm/a.py", "line_3 = 3\n", "line_3 = 3\nours = 1\n")
+    empty.commit("Add", "Topic: core")
+    empty.edit("vllm/a.py", "ours = 1\n", "ours = 2\n")
+    empty.commit("Change")
+    assert empty.run("refresh") == 0
+    assert empty.run("watch", "--diff", diff(empty, "vllm/a.py", a(line_30="thirty\n"))) == 0
+    assert "merges with core/add.patch, core/change.patch\n" in said()
 
 
 def test_diff_that_does_what_a_patch_does(watched: World, said: Said) -> None:

@@ -92,7 +92,7 @@ def _open(url: str, accept: str) -> HTTPResponse:
     return answer
 
 
-def listing(project: str) -> list[Offer]:
+def listing(project: str, instead: str = "FROM=DIR") -> list[Offer]:
     """Return every file the index serves of one project."""
     page = f"{index_url()}/{project}/"
     host = urllib.parse.urlsplit(page).hostname
@@ -111,18 +111,18 @@ def listing(project: str) -> list[Offer]:
     except (OSError, HTTPException) as error:
         raise ToolError(
             f"the package index at {host} cannot be reached ({_reason(error)}); check the "
-            f"network or PIP_INDEX_URL, or use `make fetch FROM=DIR` with files at hand."
+            f"network or PIP_INDEX_URL, or use {instead} with files at hand."
         ) from None
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ToolError(
             f"the package index at {host} does not speak the JSON API; set PIP_INDEX_URL to "
-            f"one that does, or use `make fetch FROM=DIR` with files at hand."
+            f"one that does, or use {instead} with files at hand."
         ) from None
 
 
 def find(archive: Archive) -> str:
     """Return the URL of a pinned file."""
-    for offer in listing(archive.project):
+    for offer in listing(archive.project, "`make fetch FROM=DIR`"):
         if offer.name == archive.name:
             return offer.url
     host = urllib.parse.urlsplit(index_url()).hostname

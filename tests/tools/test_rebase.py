@@ -369,6 +369,15 @@ def test_unknown_release_is_a_sentence(series: World, releases: Path, said: Said
     assert "is no folder" in said()
 
 
+def test_without_an_index_files_at_hand_do(series: World, releases: Path, said: Said) -> None:
+    said()
+    assert series.run("rebase", "--upstream", "1.3.0") == 1
+    message = said()
+    assert "cannot be reached" in message
+    assert "or use FROM=DIR with files at hand." in message
+    assert len(message.splitlines()) == 1
+
+
 def test_pinned_release_needs_no_rebase(series: World, said: Said) -> None:
     assert rebase(series, series.upstream, "1.2.0") == 1
     assert "the pin is 1.2.0 already" in said()

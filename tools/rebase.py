@@ -9,6 +9,7 @@ from tools import (
     apply,
     candidate,
     carry,
+    checkout,
     fetch,
     lock,
     pristine,
@@ -133,6 +134,11 @@ def begin(project: Project, args: argparse.Namespace, state: State | None) -> St
             raise ToolError(f"the pin is {target.version} already; there is nothing to do.")
     elif args.step:
         raise UsageError("STEP=1 goes from release to release; name a release or leave it out.")
+    if checkout.exists(project):
+        try:
+            checkout.stop_if_unsaved(project, project.git, "")
+        except ConflictError as error:
+            say(f"note: what is in patches/ is carried, and no more: {error}")
     rebase_state.forget(project)
     git = rebase_state.repository(project)
     pristine.sweep(git)

@@ -100,6 +100,19 @@ def test_corrupt_patch_stops_before_anything_is_made(
     assert series.run("rebase", "--continue") == 2
 
 
+def test_work_that_is_not_in_patches_is_named(series: World, releases: Path, said: Said) -> None:
+    worlds.release(releases, "1.3.0", {})
+    series.edit("vllm/b.py", "1", "2")
+    series.commit("Mine", "Topic: core")
+    head = series.head()
+    said()
+    assert rebase(series, releases, "1.3.0") == 0
+    message = said()
+    assert "note: what is in patches/ is carried, and no more: vendor/vllm has 1 commit" in message
+    assert list(statuses(series)) == [THREE, FIVE, OLD]
+    assert series.head() == head
+
+
 def test_series_that_is_not_the_locked_one_is_refused(
     series: World, releases: Path, said: Said
 ) -> None:

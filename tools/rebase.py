@@ -12,6 +12,7 @@ from tools import (
     checkout,
     fetch,
     lock,
+    patchfile,
     pristine,
     promote,
     rebase_result,
@@ -21,6 +22,7 @@ from tools import (
     transplant,
 )
 from tools.errors import CONFLICT, OK, ConflictError, ToolError, UsageError
+from tools.lock import Lock
 from tools.project import Project
 from tools.rebase_state import Link, State
 from tools.say import data, say
@@ -145,11 +147,12 @@ def begin(project: Project, args: argparse.Namespace, state: State | None) -> St
     pin = project.pin
     patches = apply.read_patches(project)
     first = pristine.from_pin(git, pin, lambda: fetch.get(project, pin.sdist, folder))
+    locked = lock.load(project.lock)
     try:
         chain = stack.build(git, first.commit, patches)
     except ToolError as error:
-        raise ToolError(f"{transplant.CORRUPT}: {error}") from None
-    apply.compare(lock.load(project.lock), chain)
+        raise ToolError(f"{transplant.CORRUPT}: {blamed(locked, patches, error)}") from None
+    apply.compare(locked, chain)
     bases = [first]
     if way:
         bases += [
@@ -163,3 +166,17 @@ def begin(project: Project, args: argparse.Namespace, state: State | None) -> St
     carry.keep(git, "start", chain.commit)
     rebase_state.save(project, state)
     return state
+
+
+def blamed(locked: Lock, patches: list[tuple[str, bytes]], error: ToolError) -> str:
+    """Name the patch that is not as it was, when a later one pays for it."""
+    want = {step.name: step.sha256 for step in locked.steps}
+    for name, content in patches:
+        if want.get(name) != patchfile.digest(content):
+            if name in str(error):
+                break
+            return (
+                f"{name} is not the file that series.lock names, and so the series does not "
+                f"apply; restore it with git checkout."
+            )
+    return str(error)

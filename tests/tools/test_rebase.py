@@ -100,6 +100,17 @@ def test_corrupt_patch_stops_before_anything_is_made(
     assert series.run("rebase", "--continue") == 2
 
 
+def test_damaged_patch_is_named_and_not_the_one_that_pays(
+    series: World, releases: Path, said: Said
+) -> None:
+    worlds.release(releases, "1.3.0", {})
+    text = series.patch(THREE).read_text()
+    series.patch(THREE).write_text(text.replace("+++ b/vllm/a.py", "+++ bvllm/a.py"))
+    said()
+    assert rebase(series, releases, "1.3.0") == 1
+    assert said().startswith(f"rebase: corrupt: {THREE} is not the file that series.lock names")
+
+
 def test_work_that_is_not_in_patches_is_named(series: World, releases: Path, said: Said) -> None:
     worlds.release(releases, "1.3.0", {})
     series.edit("vllm/b.py", "1", "2")

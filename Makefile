@@ -3,7 +3,8 @@ PYTHON ?= python3.11
 # Where downloads and the test environment are kept; may be shared between checkouts.
 CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
-$(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY,\
+$(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE ABORT RETIRE \
+	PROMOTE LOG DIFF LINE REUSE,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 # Here and not in the recipe: build applies the series first.
 ifneq ($(filter-out overlay setup,$(VIA)),)
@@ -19,11 +20,11 @@ BENCH_STAMP := $(VENV)/.stamp-bench
 # The Python that measures: one that has the wheel, on a GPU host.
 GPU_PYTHON ?= python3
 CHECKOUT := vendor/vllm/.git
-TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools
+TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools$(if $(LINE), --line "$(LINE)")
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help status fetch apply lock refresh verify build env lint test-tools test-series \
+.PHONY: help status fetch apply lock refresh verify rebase stats watch build env lint test-tools test-series \
 	test-engine test-bench test bench bench-kernels bench-table bench-check gpu-bundle clean \
 	distclean
 
@@ -51,6 +52,20 @@ refresh: $(STAMP) ## commits of vendor/vllm back to patches/ (TOPIC=name for new
 verify: $(STAMP) ## every check of the series (IMPORT=0, QUILT=0: leave out; ENV=folder)
 	@$(TOOLS) verify $(if $(filter 0,$(IMPORT)),--no-import) \
 		$(if $(filter 0,$(QUILT)),--no-quilt) $(if $(ENV),--env "$(ENV)")
+
+rebase: $(STAMP) ## the series on UPSTREAM=version (STEP=1; CONTINUE=1, RETIRE=, ABORT=1, PROMOTE=1)
+	@$(TOOLS) rebase $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(if $(filter 1,$(STEP)),--step) \
+		$(if $(filter 0,$(REUSE)),--no-reuse) \
+		$(if $(filter 1,$(CONTINUE)),--continue) $(if $(RETIRE),--retire "$(RETIRE)") \
+		$(if $(filter 1,$(ABORT)),--abort) $(if $(PROMOTE),--promote$(if $(filter line,$(PROMOTE)), line)) \
+		$(if $(FROM),--from "$(FROM)")
+
+stats: $(STAMP) ## lines of upstream's files the series touches, and the ceiling (LOG=1: over time)
+	@$(TOOLS) stats $(if $(filter 1,$(LOG)),--log)
+
+watch: $(STAMP) ## patches that look merged, upstream's work (DIFF=file: what that collides with)
+	@$(TOOLS) watch $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(if $(DIFF),--diff "$(DIFF)") \
+		$(if $(FROM),--from "$(FROM)")
 
 build: apply ## dist/: the patched wheel (VIA=setup: by upstream's setup.py; CPU=1: for tests)
 	@$(TOOLS) build $(if $(VIA),--via "$(VIA)") $(if $(filter 1,$(CPU)),--cpu) \

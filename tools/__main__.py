@@ -11,7 +11,7 @@ import traceback
 from datetime import UTC, datetime
 from pathlib import Path
 
-from tools import files, staging
+from tools import files, lines, staging
 from tools.errors import BUG, USAGE, ConflictError, ToolError
 from tools.project import Project
 from tools.say import say
@@ -23,6 +23,9 @@ VERBS = (
     "apply",
     "refresh",
     "verify",
+    "rebase",
+    "stats",
+    "watch",
     "build",
     "env",
     "lint",
@@ -31,7 +34,7 @@ VERBS = (
 
 
 # These change the checkout or the patches: one at a time.
-WRITERS = ("apply", "refresh", "clean")
+WRITERS = ("apply", "refresh", "rebase", "watch", "clean")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -49,6 +52,12 @@ def parser() -> argparse.ArgumentParser:
         default=Path(__file__).resolve().parent.parent,
         help="the project's folder (default: the one these tools lie in)",
     )
+    top.add_argument(
+        "--line",
+        metavar="VERSION",
+        default="",
+        help="work on the line of another release, kept in lines/VERSION",
+    )
     verbs = top.add_subparsers(dest="verb", metavar="VERB", required=True)
     for name in VERBS:
         module = importlib.import_module(f"tools.{name}")
@@ -62,9 +71,12 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(["--help"] if argv == ["help"] else argv)
     project = Project(args.root.absolute())
     try:
+        if args.line:
+            return lines.run(project, args.line, args, _run)
         return _run(project, args)
     except ToolError as error:
-        say(f"{args.verb}: {error}")
+        where = f" (LINE={args.line})" if args.line else ""
+        say(f"{args.verb}{where}: {error}")
         return error.code
     except KeyboardInterrupt:
         say(f"{args.verb}: interrupted; nothing is half-written, run it again.")

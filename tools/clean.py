@@ -6,7 +6,7 @@ import argparse
 import shutil
 from pathlib import Path
 
-from tools import checkout, cpu, files
+from tools import checkout, cpu, files, lines, rebase_state
 from tools.errors import OK, ConflictError, ToolError
 from tools.project import Project
 from tools.say import say
@@ -29,8 +29,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(project: Project, args: argparse.Namespace) -> int:
+    # Before anything is deleted: stop, or delete everything.
+    if args.all and rebase_state.begun(project):
+        raise ConflictError(
+            "a rebase is under way in vendor/rebase, perhaps with resolutions of yours; promote it "
+            "with `make rebase PROMOTE=1` or give it up with `make rebase ABORT=1`."
+        )
+    if args.all:
+        for version in lines.names(project):
+            lines.stop_if_unsaved(project, version)
     if args.all and checkout.exists(project):
-        # Before anything is deleted: stop, or delete everything.
         stop_if_only_copy(project)
     for path in generated(project, everything=args.all):
         remove(project, path)
@@ -53,6 +61,8 @@ def generated(project: Project, *, everything: bool) -> list[Path]:
         found += sorted(project.vendor.glob(pattern))
     if everything:
         pin = project.pin
+        # The pristine trees and the resolutions that rerere remembers.
+        found += [rebase_state.folder(project), project.vendor / "lines"]
         archives = (pin.sdist, pin.wheel, pin.cpu_wheel)
         found += [project.downloads / archive.name for archive in archives]
         found += [project.cache / f"{pin.project}-{pin.version}.git", project.root / ".venv"]

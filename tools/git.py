@@ -37,7 +37,7 @@ class GitError(ToolError):
 
     def __init__(self, argv: tuple[str, ...], code: int, stderr: str) -> None:
         self.argv = argv
-        self.code = code
+        self.returncode = code
         self.stderr = stderr.strip()
         super().__init__(f"git {' '.join(argv)} failed ({code}): {self.stderr}")
 

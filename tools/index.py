@@ -13,6 +13,7 @@ import sys
 import urllib.error
 import urllib.parse
 import urllib.request
+from dataclasses import dataclass
 from http.client import HTTPException, HTTPResponse
 from pathlib import Path
 
@@ -24,6 +25,16 @@ from tools.say import say
 JSON = "application/vnd.pypi.simple.v1+json"
 CHUNK = 1 << 20
 TIMEOUT = 60
+
+
+@dataclass(frozen=True)
+class Offer:
+    """One file as the index lists it."""
+
+    name: str
+    url: str
+    sha256: str
+    yanked: bool
 
 
 def _pip_setting(name: str) -> str | None:
@@ -81,30 +92,44 @@ def _open(url: str, accept: str) -> HTTPResponse:
     return answer
 
 
-def find(archive: Archive) -> str:
-    """Return the URL of a pinned file."""
-    page = f"{index_url()}/{archive.project}/"
+def listing(project: str, instead: str = "FROM=DIR") -> list[Offer]:
+    """Return every file the index serves of one project."""
+    page = f"{index_url()}/{project}/"
     host = urllib.parse.urlsplit(page).hostname
     try:
         with _open(page, JSON) as answer:
             table = json.load(answer)
-        rows = [row for row in table["files"] if row["filename"] == archive.name]
+        return [
+            Offer(
+                str(row["filename"]),
+                urllib.parse.urljoin(page, str(row["url"])),
+                str(row.get("hashes", {}).get("sha256", "")),
+                bool(row.get("yanked")),
+            )
+            for row in table["files"]
+        ]
     except (OSError, HTTPException) as error:
         raise ToolError(
             f"the package index at {host} cannot be reached ({_reason(error)}); check the "
-            f"network or PIP_INDEX_URL, or use `make fetch FROM=DIR` with files at hand."
+            f"network or PIP_INDEX_URL, or use {instead} with files at hand."
         ) from None
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise ToolError(
             f"the package index at {host} does not speak the JSON API; set PIP_INDEX_URL to "
-            f"one that does, or use `make fetch FROM=DIR` with files at hand."
+            f"one that does, or use {instead} with files at hand."
         ) from None
-    if not rows:
-        raise ToolError(
-            f"the package index at {host} has no {archive.name}; set PIP_INDEX_URL to "
-            f"another index, or use `make fetch FROM=DIR` with files at hand."
-        )
-    return urllib.parse.urljoin(page, str(rows[0]["url"]))
+
+
+def find(archive: Archive) -> str:
+    """Return the URL of a pinned file."""
+    for offer in listing(archive.project, "`make fetch FROM=DIR`"):
+        if offer.name == archive.name:
+            return offer.url
+    host = urllib.parse.urlsplit(index_url()).hostname
+    raise ToolError(
+        f"the package index at {host} has no {archive.name}; set PIP_INDEX_URL to "
+        f"another index, or use `make fetch FROM=DIR` with files at hand."
+    )
 
 
 def _reason(error: Exception) -> str:

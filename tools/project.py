@@ -16,6 +16,8 @@ class Project:
     """One checkout of the patch series project."""
 
     root: Path
+    # A line is a project within a project: paths are shown, and things kept, from the outer one.
+    outer: Path | None = None
 
     @property
     def patches(self) -> Path:
@@ -39,7 +41,7 @@ class Project:
 
     @property
     def dist(self) -> Path:
-        return self.root / "dist"
+        return (self.outer or self.root) / "dist"
 
     @cached_property
     def pin(self) -> pins.Pin:
@@ -54,7 +56,7 @@ class Project:
     def cache(self) -> Path:
         """Downloads, environments and logs: may be shared, may be deleted."""
         named = os.environ.get("GDNWINDOW_CACHE")
-        return Path(named).expanduser().absolute() if named else self.vendor / "cache"
+        return Path(named).expanduser().absolute() if named else self._shown / "vendor" / "cache"
 
     @property
     def downloads(self) -> Path:
@@ -67,4 +69,9 @@ class Project:
 
     def short(self, path: Path) -> str:
         """Return a path as the user would type it from the project's root."""
-        return str(path.relative_to(self.root)) if path.is_relative_to(self.root) else str(path)
+        shown = self._shown
+        return str(path.relative_to(shown)) if path.is_relative_to(shown) else str(path)
+
+    @property
+    def _shown(self) -> Path:
+        return self.outer or self.root

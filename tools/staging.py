@@ -12,6 +12,8 @@ from pathlib import Path
 from tools import files, patchfile
 from tools.project import Project
 
+PIN = "upstream.toml"
+
 
 def _ready(project: Project) -> Path:
     return project.vendor / ".refresh-ready"
@@ -27,15 +29,28 @@ def listing(project: Project) -> dict[str, str]:
     }
 
 
-def stage(project: Project, patches: list[tuple[str, bytes]], series: str, lock: str) -> None:
-    """Write the new state aside."""
+def write(folder: Path, patches: list[tuple[str, bytes]], series: str, lock: str) -> None:
+    """Write a state of the series into a folder of its own."""
+    (folder / "patches").mkdir(parents=True)
+    for name, content in patches:
+        files.write(folder / "patches" / name, content)
+    files.write(folder / "series", series.encode())
+    files.write(folder / "series.lock", lock.encode())
+
+
+def stage(
+    project: Project,
+    patches: list[tuple[str, bytes]],
+    series: str,
+    lock: str,
+    pin: bytes | None = None,
+) -> None:
+    """Write the new state aside; with a pin, that moves in the same step."""
     draft = project.vendor / ".refresh-draft"
     shutil.rmtree(draft, ignore_errors=True)
-    (draft / "patches").mkdir(parents=True)
-    for name, content in patches:
-        files.write(draft / "patches" / name, content)
-    files.write(draft / "series", series.encode())
-    files.write(draft / "series.lock", lock.encode())
+    write(draft, patches, series, lock)
+    if pin is not None:
+        files.write(draft / PIN, pin)
     draft.rename(_ready(project))
 
 
@@ -56,6 +71,8 @@ def finish(project: Project) -> bool:
             path.parent.rmdir()
     files.write(project.series, (ready / "series").read_bytes())
     files.write(project.lock, (ready / "series.lock").read_bytes())
+    if (ready / PIN).is_file():
+        files.write(project.pin_file, (ready / PIN).read_bytes())
     ready.rename(done)
     shutil.rmtree(done)
     return True

@@ -12,8 +12,10 @@ from tools import (
     cpu,
     environment,
     files,
+    lines,
     lock,
     overlay,
+    rebase_state,
     series,
     staging,
     upstream,
@@ -82,6 +84,21 @@ def where(project: Project) -> str:
     return f"{path}: {', '.join(parts)}"
 
 
+def rebase(project: Project) -> str:
+    state = rebase_state.load(project)
+    if state is None:
+        return "none under way"
+    if state.finished:
+        return f"to {state.target.version}: finished, not promoted: `make rebase PROMOTE=1`"
+    if state.stop and state.stop.ready:
+        return f"to {state.target.version}: {state.stop.name} waits: `make rebase` says for what"
+    return f"to {state.target.version}: broken off: `make rebase CONTINUE=1`"
+
+
+def other(project: Project) -> str:
+    return ", ".join(lines.names(project)) or "none"
+
+
 def downloads(project: Project) -> str:
     parts = []
     for archive in (project.pin.sdist, project.pin.wheel, project.pin.cpu_wheel):
@@ -122,6 +139,8 @@ ROWS = (
     ("patches", patches),
     ("series", names),
     ("checkout", where),
+    ("rebase", rebase),
+    ("lines", other),
     ("downloads", downloads),
     ("tests", environments),
     ("wheel", wheel),

@@ -10,7 +10,7 @@ from tools import stack
 from tools.errors import ToolError
 from tools.git import Git
 from tools.patchfile import Ident
-from tools.pin import Pin
+from tools.pin import Archive, Pin
 
 BASE_TAG = "series-base"
 BASE_REF = f"refs/tags/{BASE_TAG}"
@@ -53,12 +53,17 @@ def import_base(git: Git, sdist: Path, pin: Pin) -> str:
             f"{pin.base_tree} and {pin.package_tree}: the pin and the archive do not belong "
             f"together; restore vendor/upstream.toml."
         )
-    who = Ident(f"{pin.project} {pin.version}", stack.COMMITTER[1], pin.epoch, "+0000")
+    return base_commit(git, tree, pin.version, pin.epoch, pin.sdist)
+
+
+def base_commit(git: Git, tree: str, version: str, epoch: int, sdist: Archive) -> str:
+    """Make the commit of a pristine tree; its id depends on the release alone."""
+    who = Ident(f"{sdist.project} {version}", stack.COMMITTER[1], epoch, "+0000")
     message = (
-        f"{pin.project} {pin.version}, as released\n\n"
-        f"Imported from {pin.sdist.name}\nsha256 {pin.sdist.sha256}\n"
+        f"{sdist.project} {version}, as released\n\n"
+        f"Imported from {sdist.name}\nsha256 {sdist.sha256}\n"
     )
-    return stack.make_commit(git, tree, None, who, message, pin.epoch)
+    return stack.make_commit(git, tree, None, who, message, epoch)
 
 
 def ensure_base(git: Git, sdist: Path, pin: Pin) -> str:

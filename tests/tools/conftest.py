@@ -1,8 +1,9 @@
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import fakeindex
 import pytest
 import world as worlds
 from world import World
@@ -80,6 +81,14 @@ def empty(empty_template: World, tmp_path: Path) -> World:
 @pytest.fixture
 def series(series_template: World, tmp_path: Path) -> World:
     return worlds.copy(series_template, tmp_path / "project")
+
+
+@pytest.fixture
+def index(upstream: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[fakeindex.Index]:
+    """The index pip is set up for serves the fake release."""
+    with fakeindex.serve(upstream) as state:
+        monkeypatch.setenv("PIP_INDEX_URL", state.url)
+        yield state
 
 
 @pytest.fixture

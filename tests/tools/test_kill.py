@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -17,10 +19,21 @@ from world import World
 from tools import files
 from tools.git import Git
 
+ROOT = Path(__file__).parents[2]
 DONE, KILLED = 0, 77
+WRITES = (
+    "add",
+    "checkout",
+    "cherry-pick",
+    "clean",
+    "rebase",
+    "rerere",
+    "reset",
+    "update-ref",
+)
 
 
-def killed_at(step: int, action: Callable[[], int]) -> bool:
+def killed_at(step: int, action: Callable[[], int], done: tuple[int, ...] = (DONE,)) -> bool:
     """Run in a child that dies before its n-th write; say whether it died."""
     child = os.fork()
     if child == 0:
@@ -36,7 +49,7 @@ def killed_at(step: int, action: Callable[[], int]) -> bool:
 
         def git_call(self: Git, *argv: str, **rest: Any) -> Any:
             # The other commands read, or add loose objects.
-            if argv[0] in ("add", "checkout", "rebase", "reset", "update-ref"):
+            if argv[0] in WRITES:
                 count()
             return call(self, *argv, **rest)
 
@@ -59,7 +72,7 @@ def killed_at(step: int, action: Callable[[], int]) -> bool:
         finally:
             os._exit(code)
     _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) in (DONE, KILLED)
+    assert os.waitstatus_to_exitcode(status) in (*done, KILLED)
     return os.waitstatus_to_exitcode(status) == KILLED
 
 
@@ -192,3 +205,44 @@ def test_interrupt_is_one_line(
     finally:
         signal.signal(signal.SIGINT, inherited)
     assert "interrupted" in said()
+
+
+# ---- anywhere, and git with it -------------------------------------------------------------
+
+
+def timed(world: World, argv: list[str], limit: float | None) -> float:
+    """Run a verb in a process group of its own; kill all of it after a time."""
+    start = time.monotonic()
+    child = subprocess.Popen(
+        [sys.executable, "-m", "tools", "-C", str(world.root), *argv],
+        cwd=ROOT, start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        child.wait(limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        child.wait()
+    return time.monotonic() - start
+
+
+@pytest.mark.parametrize("part", [2, 4, 6])
+@pytest.mark.parametrize("verb", ["refresh", "apply"])
+def test_sigkill_loses_no_commit(series: World, verb: str, part: int) -> None:
+    """SIGKILL to the tools and to the git they run, after a part of the usual time."""
+    series.edit("vllm/a.py", "line_3 = 33\n", "line_3 = 333\n")
+    series.git("commit", "-qa", "-m", "fixup! [Core] Change three")
+    series.edit("vllm/b.py", "1", "2")
+    mine = series.commit("Come", "Topic: fresh")
+    tree = series.tree()
+    took = timed(worlds.copy(series, series.root.parent / "timed"), [verb], None)
+    timed(series, [verb], took * part / 8)
+    # Git may have died over its lock, or halfway through a fold; both it says itself.
+    (series.checkout / ".git" / "index.lock").unlink(missing_ok=True)
+    if (series.checkout / ".git" / "rebase-merge").exists():
+        series.git("rebase", "--abort")
+    assert series.tree() == tree
+    assert series.git("cat-file", "-t", mine) == "commit"
+    assert series.run("refresh") == 0
+    assert series.tree() == tree
+    assert series.patch("fresh/come.patch").is_file()
+    assert "line_3 = 333" in series.patch("core/change-three.patch").read_text()

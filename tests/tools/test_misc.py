@@ -61,6 +61,13 @@ def test_bug_is_four_with_a_log_and_no_traceback(
     assert "ZeroDivisionError: oops" in log.read_text()
 
 
+def test_exit_code_of_git_is_not_the_tools_own(series: World, said: Said) -> None:
+    (series.checkout / ".git" / "index").write_text("no index\n")
+    said()
+    assert series.run("apply") == 1
+    assert "failed (128)" in said()
+
+
 def test_data_on_stdout_and_talk_on_stderr(
     series: World, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -74,9 +81,9 @@ def test_data_on_stdout_and_talk_on_stderr(
 def test_one_writer_at_a_time(series: World, said: Said) -> None:
     with files.only_one(series.root / "vendor" / ".lock") as alone:
         assert alone
-        for verb in ("apply", "refresh", "clean"):
+        for verb in ("apply", "refresh", "rebase", "watch", "clean"):
             assert series.run(verb) == 3
-            assert "another apply, refresh or clean runs" in said()
+            assert "another apply, refresh, rebase, watch or clean runs" in said()
         assert series.run("status") == 0
     assert series.run("apply") == 0
 
@@ -134,7 +141,7 @@ def tracked() -> list[Path]:
             path
             for path in (ROOT / folder).rglob("*")
             if path.suffix in (".py", ".toml", ".txt", ".md")
-            and not {"vllm", "cache"} & set(path.relative_to(ROOT / folder).parts)
+            and not {"vllm", "cache", "rebase"} & set(path.relative_to(ROOT / folder).parts)
         ]
     return found
 

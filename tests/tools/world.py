@@ -53,10 +53,13 @@ METADATA = (
 )
 
 
-def write_sdist(path: Path, sources: dict[str, str]) -> None:
+def write_sdist(
+    path: Path, sources: dict[str, str], version: str = VERSION, epoch: int = 0
+) -> None:
     with tarfile.open(path, "w:gz") as archive:
         for name, text in sources.items():
-            info = tarfile.TarInfo(f"vllm-{VERSION}/{name}")
+            info = tarfile.TarInfo(f"vllm-{version}/{name}")
+            info.mtime = epoch
             info.size = len(text)
             info.mode = 0o755 if name == "setup.py" else 0o644
             info.uid = info.gid = 4242  # not ours: git would call it dubious
@@ -97,6 +100,25 @@ def wheel_content(package: dict[str, str], info: str, native: dict[str, bytes]) 
         f"{info}/METADATA": METADATA.encode(),
         f"{info}/WHEEL": b"Wheel-Version: 1.0\nTag: cp38-abi3-linux_x86_64\n",
     }
+
+
+def release(folder: Path, version: str, changes: dict[str, str | None]) -> dict[str, str]:
+    """Write a later release, or an earlier one: its sdist and its wheel."""
+    number = version.replace(".", ", ")
+    text = VERSION_FILE.replace(VERSION, version).replace("(1, 2, 0)", f"({number})")
+    merged: dict[str, str | None] = {**SOURCES, "vllm/_version.py": text, **changes}
+    sources = {name: text for name, text in merged.items() if text is not None}
+    folder.mkdir(parents=True, exist_ok=True)
+    write_sdist(folder / f"vllm-{version}.tar.gz", sources, version, EPOCH + 86_400)
+    info = f"vllm-{version}.dist-info"
+    package = {name: text for name, text in sources.items() if name.startswith("vllm/")}
+    native = {"vllm/_C.abi3.so": b"cuda" * 500, "vllm/vllm-rs": b"rust" * 500}
+    content = wheel_content(package, info, native)
+    needs = f"Version: {version}\nRequires-Python: >=3.12\nRequires-Dist: torch==2.2.0\n\n"
+    about = METADATA.replace(f"Version: {VERSION}\n\n", needs, 1)
+    content[f"{info}/METADATA"] = about.encode()
+    write_wheel(folder / WHEEL.replace(VERSION, version), content, info)
+    return sources
 
 
 def write_upstream(folder: Path) -> None:

@@ -202,7 +202,7 @@ def test_times_are_medians_for_one_layer_sides_in_turns(monkeypatch: pytest.Monk
     case = SimpleNamespace(
         device=SimpleNamespace(type="cpu"),
         timed=lambda: {
-            "verify": (lambda s: ran.append(f"v{s}"), 2, 1),
+            "verify": (lambda s: ran.append(f"v{s}"), 2, 2),
             "commit": (lambda s: ran.append(f"c{s}"), 1, 4),
         },
     )
@@ -213,7 +213,7 @@ def test_times_are_medians_for_one_layer_sides_in_turns(monkeypatch: pytest.Monk
 
 def test_floors_come_from_the_bandwidth(monkeypatch: pytest.MonkeyPatch) -> None:
     """A read of 134 MB of states at 4.4 TB/s takes 30.5 us."""
-    case = SimpleNamespace(layers=8, check=dict, memory=lambda: {"state": 1, "window": 1})
+    case = SimpleNamespace(layers=8, cycle=3, check=dict, memory=lambda: {"state": 1, "window": 1})
     shape = SimpleNamespace(batch=64, state_bytes=32 * 128 * 128 * 4)
     fake = SimpleNamespace(Case=lambda *_: case, Shape=lambda **_: shape)
     monkeypatch.setitem(sys.modules, "layer_case", fake)

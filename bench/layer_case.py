@@ -244,11 +244,15 @@ class Case:
 
     # What is timed and checked ------------------------------------------------------------
 
-    def timed(self) -> dict[str, tuple[Any, int, int]]:
-        """Return name -> (function, calls, layers' steps that all calls make)."""
-        for place in range(self.cycle):  # what a longer window reads and a commit folds
+    def fill_windows(self) -> None:
+        """Record what a longer window reads and a commit folds."""
+        for place in range(self.cycle):
             for s in range(self.sets):
                 self.verify(s, self.lens[place * self.shape.T])
+
+    def timed(self) -> dict[str, tuple[Any, int, int]]:
+        """Return name -> (function, calls, layers' steps that all calls make)."""
+        self.fill_windows()
         sets = self.sets
         found = {"snapshot_triton": (self.snapshot_triton, sets, sets)}
         if self.has_fused:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import shutil
-import subprocess
 import tempfile
 from pathlib import Path
 
 from tools import files, index, upstream
 from tools.errors import OK, ToolError
-from tools.git import Git, environment
+from tools.git import Git, over_network
 from tools.pin import Archive, Pin
 from tools.project import Project
 from tools.say import say
@@ -91,16 +90,9 @@ def from_git(project: Project) -> int:
 
 def clone(pin: Pin, target: Path) -> None:
     """Make a shallow bare clone of the pinned tag."""
-    argv = ["git", "clone", "--bare", "--quiet", "--depth=1", "--branch", pin.git_tag]
-    done = subprocess.run(  # noqa: S603 - the program is git, by design
-        [*argv, pin.git_url, str(target)],
-        capture_output=True,
-        env=environment(network=True),
-        check=False,
-    )
-    if done.returncode:
-        why = done.stderr.decode(errors="replace").strip().splitlines()
+    argv = ["clone", "--bare", "--quiet", "--depth=1", "--branch", pin.git_tag]
+    if why := over_network(*argv, pin.git_url, str(target)):
         raise ToolError(
-            f"{pin.git_url} cannot be cloned at {pin.git_tag} ({why[-1] if why else 'no reason'}); "
+            f"{pin.git_url} cannot be cloned at {pin.git_tag} ({why}); "
             f"check the network, or use `make fetch` without FROM=git."
         )

@@ -61,6 +61,21 @@ def environment(*, network: bool = False) -> dict[str, str]:
     }
 
 
+def over_network(*argv: str, git_dir: Path | None = None) -> str | None:
+    """Run git where it talks to another host; return its last words if it fails."""
+    where = {"GIT_DIR": str(git_dir)} if git_dir else {}
+    done = subprocess.run(  # noqa: S603 - the program is git, by design
+        ["git", *argv],  # noqa: S607 - found on the PATH, as everywhere here
+        capture_output=True,
+        env=environment(network=True) | where,
+        check=False,
+    )
+    if not done.returncode:
+        return None
+    why = done.stderr.decode(errors="replace").strip().splitlines()
+    return why[-1] if why else "no reason"
+
+
 class Git:
     """A repository, named by its git directory so that no outer one is picked up."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import tarfile
 import tempfile
 from collections.abc import Callable
@@ -13,7 +12,7 @@ from packaging.version import InvalidVersion, Version
 
 from tools import files, stack, upstream
 from tools.errors import ToolError
-from tools.git import Git, environment
+from tools.git import Git, over_network
 from tools.patchfile import Ident
 from tools.pin import Archive, Pin
 from tools.releases import Release
@@ -85,19 +84,12 @@ def newest(sdist: Path) -> int:
 def from_git(git: Git, pin: Pin, name: str) -> Base:
     """Fetch a commit, branch or tag of upstream's repository, with its history."""
     wanted = [f"+refs/tags/{pin.git_tag}:{REFS}/tags/{pin.git_tag}"]
-    argv = ["git", "-c", "gc.auto=0", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head"]
-    done = subprocess.run(  # noqa: S603 - the program is git, by design
-        [*argv, "--", pin.git_url, *wanted, f"+{name}:{REFS}/asked"],
-        capture_output=True,
-        env=environment(network=True) | {"GIT_DIR": str(git.git_dir)},
-        check=False,
-    )
-    if done.returncode:
-        why = done.stderr.decode(errors="replace").strip().splitlines()
+    argv = ["-c", "gc.auto=0", "fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--"]
+    refs = [*wanted, f"+{name}:{REFS}/asked"]
+    if why := over_network(*argv, pin.git_url, *refs, git_dir=git.git_dir):
         raise ToolError(
-            f"{name} is no version, and it cannot be fetched from {pin.git_url} "
-            f"({why[-1] if why else 'no reason'}); check the network, give the full commit id, or "
-            f"name a release."
+            f"{name} is no version, and it cannot be fetched from {pin.git_url} ({why}); check "
+            f"the network, give the full commit id, or name a release."
         )
     origin = str(git.resolve(f"{REFS}/asked"))
     tree, epoch = git.tree(origin), int(git.out("log", "-1", "--format=%ct", origin))

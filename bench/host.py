@@ -60,7 +60,7 @@ def slug(gpu: str) -> str:
 
 def comparable(found: dict[str, Any]) -> dict[str, Any]:
     """Return the facts that two rows must share to stand in one table."""
-    return {name: found.get(name) for name in ("gpu", "torch", "triton", "vllm", "series_id")}
+    return {name: found.get(name) for name in ("gpu", "torch", "triton", "vllm")}
 
 
 def _version(package: str) -> str | None:

@@ -7,7 +7,8 @@ extension keeps the stable ABI from torch 2.11 on.
 
     python ci/gpu/pack.py OUT --wheel dist/vllm-0.33.0+gdnwindow.1-...whl
 
-writes OUT/bundle-00, OUT/bundle-01, ...; ci/gpu/site.sh unpacks them there. Left out:
+writes OUT/bundle-00 (all but the core extension: enough for tests of Triton kernels) and
+OUT/bundle-01 (the core extension), archives that ci/gpu/site.sh unpacks there. Left out:
 FlashInfer, cutlass-dsl, tilelang, DeepGEMM, FlashAttention 2 and the MoE extension. So
 pick the Triton GDN prefill backend (additional_config {"gdn_prefill_backend": "triton"})
 and VLLM_USE_FLASHINFER_SAMPLER=0; full attention uses FlashAttention 3.
@@ -26,6 +27,10 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 PLATFORMS = [f"manylinux_2_{n}_x86_64" for n in (39, 38, 35, 34, 31, 28, 27, 24, 17, 12, 5)]
 PLATFORMS += ["manylinux2014_x86_64", "manylinux2010_x86_64", "manylinux1_x86_64"]
+CORE = "vllm/_C_stable_libtorch.abi3.so"
+# Stands in for the core extension until bundle-01 is there; Python prefers the extension.
+STANDS_IN = "vllm/_C_stable_libtorch.py"
+MOST_MIB = 62  # of a slice
 EXTENSIONS = {
     "_C_stable_libtorch.abi3.so",
     "cumem_allocator.abi3.so",
@@ -68,26 +73,27 @@ def main() -> None:
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--wheel", type=Path, required=True)
-    parser.add_argument("--slice-mib", type=int, default=58)
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
-        site, packed = Path(scratch, "site"), Path(scratch, "bundle.tar.xz")
+        site = Path(scratch, "site")
         packages = (HERE / "packages.txt").read_text().split()
         for wheel in [*download(packages, Path(scratch, "wheels")), args.wheel]:
             with zipfile.ZipFile(wheel) as archive:
                 archive.extractall(site, filter(wanted, archive.namelist()))
-        with tarfile.open(packed, "w:xz", preset=1) as archive:
-            for path in sorted(p for p in site.rglob("*") if p.is_file()):
-                archive.add(path, path.relative_to(site).as_posix())
+        (site / STANDS_IN).touch()
+        paths = sorted(p.relative_to(site).as_posix() for p in site.rglob("*") if p.is_file())
         for old in args.out.glob("bundle-*"):
             old.unlink()
-        with packed.open("rb") as stream:
-            index = 0
-            while part := stream.read(args.slice_mib * 2**20):
-                (args.out / f"bundle-{index:02d}").write_bytes(part)
-                print(f"bundle-{index:02d} {len(part) / 2**20:.1f} MiB")
-                index += 1
+        for index, names in enumerate([[p for p in paths if p != CORE], [CORE]]):
+            packed = args.out / f"bundle-{index:02d}"
+            with tarfile.open(packed, "w:xz", preset=6) as archive:
+                for name in names:
+                    archive.add(site / name, name)
+            size = packed.stat().st_size / 2**20
+            print(f"{packed.name} {size:.1f} MiB", flush=True)
+            if size > MOST_MIB:
+                sys.exit(f"{packed} is over {MOST_MIB} MiB; leave out more in EXTENSIONS or DROP.")
 
 
 if __name__ == "__main__":

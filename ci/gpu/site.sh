@@ -1,14 +1,16 @@
-# Sourced on a GPU host without network: unpacks the bundle slices of make gpu-bundle from
-# $SLICES to $SITE once, and points Python at them.
+# Sourced on a GPU host without network: unpacks the slices of make gpu-bundle that are in $SLICES
+# to $SITE, each once, and points Python at them. bundle-00 alone is enough for kernel tests.
 SLICES=${SLICES:-/tmp} SITE=${SITE:-/tmp/site}
-if [ ! -e "$SITE/.unpacked" ]; then
-    if ! ls "$SLICES"/bundle-* > /dev/null 2>&1; then
-        echo "$SLICES holds no bundle-*; make them with make gpu-bundle and name their folder" \
-            "in SLICES." >&2
-        exit 2
-    fi
-    mkdir -p "$SITE"
-    cat "$SLICES"/bundle-* | tar xJf - -C "$SITE" && touch "$SITE/.unpacked" || exit 2
+if ! ls "$SLICES"/bundle-* "$SITE"/.bundle-* > /dev/null 2>&1; then
+    echo "$SLICES holds no bundle-*; make them with make gpu-bundle and name their folder" \
+        "in SLICES." >&2
+    exit 2
 fi
+mkdir -p "$SITE"
+for slice in "$SLICES"/bundle-*; do
+    if [ -e "$slice" ] && [ ! -e "$SITE/.$(basename "$slice")" ]; then
+        tar xJf "$slice" -C "$SITE" && touch "$SITE/.$(basename "$slice")" || exit 2
+    fi
+done
 export PYTHONPATH=$SITE VLLM_USE_FLASHINFER_SAMPLER=0 VLLM_NO_USAGE_STATS=1 PYTHONUNBUFFERED=1
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1

@@ -1,7 +1,7 @@
 """What pytest said of the kernel tests on a GPU: `python ci/gpu/test_counts.py FOLDER`.
 
-Reads the kernels-NAME.log files of a run of ci/gpu/correctness.sh and the host's facts from its
-parity.json; writes tests.json beside them. Exit code 1 if a log ends without passed tests.
+Reads the kernels-NAME.log files of a run of ci/gpu/kernel_tests.sh, on the host of that run;
+writes tests.json beside them. Exit code 1 if a log ends without passed tests.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ import json
 import re
 import sys
 from pathlib import Path
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+
+import host
 
 SAID = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected)")
 SECONDS = re.compile(r" in ([\d.]+)s")
@@ -24,10 +28,9 @@ def main() -> int:
         counts = {name: int(count) for count, name in SAID.findall(last)}
         seconds = SECONDS.search(last)
         found[log.stem] = counts | ({"seconds": float(seconds[1])} if seconds else {})
-    host = json.loads((folder / "parity.json").read_text())["host"]
     report = {
-        "host": host,
-        "command": "ci/gpu/correctness.sh MODEL TESTS OUT",
+        "host": host.facts(),
+        "command": "ci/gpu/kernel_tests.sh TESTS OUT",
         "passed": sum(int(counts.get("passed", 0)) for counts in found.values()),
         "files": found,
     }

@@ -10,7 +10,7 @@ import merge
 import pytest
 import store
 
-SETTINGS = {"gpu": "G", "series_id": "s"}
+SETTINGS = {"gpu": "G", "torch": "t"}
 
 
 def row(batch: int, mode: str = "window", *, run: int = 0, rate: float = 1.0) -> dict[str, Any]:
@@ -62,7 +62,7 @@ def test_what_does_not_belong_together_is_refused(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     a = write(tmp_path / "a.json", [row(1)])
-    b = write(tmp_path / "b.json", [row(8)], series_id="other" if "engine" in name else "s")
+    b = write(tmp_path / "b.json", [row(8)], torch="other" if "engine" in name else "t")
     out = tmp_path / name
     monkeypatch.setattr("sys.argv", ["merge.py", str(out), str(a), str(b)])
     assert merge.main() == 2

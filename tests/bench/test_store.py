@@ -17,7 +17,7 @@ import pytest
 import store
 
 TABLES = {"rows": ("batch", "T")}
-SETTINGS = {"gpu": "H200", "series_id": "a"}
+SETTINGS = {"gpu": "H200", "torch": "2.11"}
 
 
 def opened(path: Path, **changes: str) -> store.Store:
@@ -62,8 +62,8 @@ def test_a_row_of_the_same_identity_is_replaced_in_its_place(tmp_path: Path) -> 
     assert [(row["batch"], row["us"]) for row in rows] == [(1, 1), (8, 2), (32, 1)]
 
 
-@pytest.mark.parametrize("name", ["gpu", "series_id"])
-def test_rows_of_another_series_or_gpu_are_put_aside(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["gpu", "torch"])
+def test_rows_of_another_gpu_or_torch_are_put_aside(tmp_path: Path, name: str) -> None:
     path = tmp_path / "x.json"
     opened(path).add("rows", {"batch": 1, "T": 5})
     before = path.read_text()
@@ -73,6 +73,31 @@ def test_rows_of_another_series_or_gpu_are_put_aside(tmp_path: Path, name: str) 
     assert path.with_suffix(".json.old").read_text() == before
     found.add("rows", {"batch": 2, "T": 5})
     assert [row["batch"] for row in json.loads(path.read_text())["rows"]] == [2]
+
+
+def run_of(series: str) -> dict[str, object]:
+    return {"host": {"series_id": series}, "command": "c"}
+
+
+def test_rows_of_an_older_series_stay_until_measured_again(tmp_path: Path) -> None:
+    path, tables = tmp_path / "x.json", {"rows": ("batch", "repeat")}
+    old = store.Store(path, tables, SETTINGS)
+    old.begin(run_of("a"))
+    for batch in (1, 8):
+        for repeat in range(3):
+            old.add("rows", {"batch": batch, "repeat": repeat, "us": 1})
+    new = store.Store(path, tables, SETTINGS)
+    new.begin(run_of("b"))
+    assert new.note == ""
+    assert not new.has("rows", {"batch": 1, "repeat": 0})
+    new.add("rows", {"batch": 1, "repeat": 0, "us": 2})
+    assert new.has("rows", {"batch": 1, "repeat": 0})
+    assert not new.has("rows", {"batch": 1, "repeat": 1})
+    new.add("rows", {"batch": 1, "repeat": 1, "us": 2})
+    rows = json.loads(path.read_text())["rows"]
+    assert sorted((r["batch"], r["repeat"], r["us"], r["run"]) for r in rows) == [
+        (1, 0, 2, 1), (1, 1, 2, 1), (8, 0, 1, 0), (8, 1, 1, 0), (8, 2, 1, 0),
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"rows": []}', "\x00"])

@@ -1,7 +1,7 @@
 # Sourced on a GPU host without network: unpacks the slices of make gpu-bundle that are in $SLICES
 # to $SITE, each once, and points Python at them. bundle-00 alone is enough for kernel tests.
 SLICES=${SLICES:-/tmp} SITE=${SITE:-/tmp/site}
-if ! ls "$SLICES"/bundle-* "$SITE"/.bundle-* > /dev/null 2>&1; then
+if [ -z "$(ls "$SLICES"/bundle-* "$SITE"/.bundle-* 2> /dev/null)" ]; then
     echo "$SLICES holds no bundle-*; make them with make gpu-bundle and name their folder" \
         "in SLICES." >&2
     exit 2

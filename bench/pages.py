@@ -182,10 +182,11 @@ def _engine_rows(loads: list[Row], *, full: bool) -> list[str]:
             _rate(modes.get("none")), _rate(modes.get("snapshot")), _rate(modes.get("window")),
             over("snapshot", load), over("none", load),
             *([str(min(row["repeats"] for row in modes.values()))] if full else []),
+            ", ".join(map(str, sorted(shown.get("runs", ())))),
         ])  # fmt: skip
     return rows(
         "geometry|drafts|acceptance|tokens a step|batch|no speculation|snapshot|window|window over "
-        "snapshot|window over none" + "|repeats" * full,
+        "snapshot|window over none" + "|repeats" * full + "|run",
         body,
     )
 

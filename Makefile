@@ -4,7 +4,7 @@ PYTHON ?= python3.11
 CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
 $(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE ABORT RETIRE \
-	PROMOTE LOG DIFF LINE REUSE,\
+	PROMOTE LOG DIFF LINE REUSE PATCH TESTS LINT ASSISTED_BY,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 # Here and not in the recipe: build applies the series first.
 ifneq ($(filter-out overlay setup,$(VIA)),)
@@ -24,7 +24,7 @@ TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools$(if $(
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
-.PHONY: help status fetch apply lock refresh verify rebase stats watch build env lint test-tools test-series \
+.PHONY: help status fetch apply lock refresh verify prove rebase stats watch build extract env lint test-tools test-series \
 	test-engine test-bench test bench bench-kernels bench-table bench-check gpu-bundle clean \
 	distclean
 
@@ -53,6 +53,9 @@ verify: $(STAMP) ## every check of the series (IMPORT=0, QUILT=0: leave out; ENV
 	@$(TOOLS) verify $(if $(filter 0,$(IMPORT)),--no-import) \
 		$(if $(filter 0,$(QUILT)),--no-quilt) $(if $(ENV),--env "$(ENV)")
 
+prove: $(STAMP) ## each patch's tests pass with it and fail without it (PATCH=name, ENV=folder)
+	@$(TOOLS) prove $(if $(PATCH),--patch "$(PATCH)") $(if $(ENV),--env "$(ENV)")
+
 rebase: $(STAMP) ## the series on UPSTREAM=version (STEP=1; CONTINUE=1, RETIRE=, ABORT=1, PROMOTE=1)
 	@$(TOOLS) rebase $(if $(UPSTREAM),--upstream "$(UPSTREAM)") $(if $(filter 1,$(STEP)),--step) \
 		$(if $(filter 0,$(REUSE)),--no-reuse) \
@@ -70,6 +73,12 @@ watch: $(STAMP) ## patches that look merged, upstream's work (DIFF=file: what th
 build: apply ## dist/: the patched wheel (VIA=setup: by upstream's setup.py; CPU=1: for tests)
 	@$(TOOLS) build $(if $(VIA),--via "$(VIA)") $(if $(filter 1,$(CPU)),--cpu) \
 		$(if $(ENV),--env "$(ENV)")
+
+extract: $(DEV_STAMP) ## out/TOPIC: a branch for upstream (TOPIC=name, UPSTREAM=fla, TESTS=0, LINT=0)
+	@$(TOOLS) extract $(if $(TOPIC),--topic "$(TOPIC)") \
+		$(if $(UPSTREAM),--upstream "$(UPSTREAM)") \
+		$(if $(ASSISTED_BY),--assisted-by "$(ASSISTED_BY)") $(if $(ENV),--env "$(ENV)") \
+		$(if $(filter 0,$(TESTS)),--no-tests) $(if $(filter 0,$(LINT)),--no-lint)
 
 # ---- tests -------------------------------------------------------------------------------
 

@@ -1,9 +1,16 @@
-"""Run pytest in the test environment, over the CPU build, with Triton's kernels interpreted."""
+"""Run pytest in the test environment, over the CPU build, with Triton's kernels interpreted.
+
+    python ci/interpreted.py ENV CPU_BUILD TREE [pytest arguments]
+
+ENV is the test environment and CPU_BUILD an unpacked CPU build, as `make env` names them; the
+arguments name tests in TREE, which goes last on the path.
+"""
 
 from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -37,3 +44,11 @@ def pytest(
         return subprocess.run(
             [*command, *map(str, paths), *arguments], cwd=scratch, env=environment, check=False
         ).returncode
+
+
+def main(env: str, build: str, tree: str, *arguments: str) -> int:
+    return pytest(env, build, Path(tree), (), arguments, behind=[Path(tree)])
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -13,9 +13,18 @@ from tools.say import say
 
 GENERATED = ("dist", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
 # Leftovers of killed commands. The cache may be shared: names, not all.
-CACHE = (".cpu-*", ".prefix-*", ".quilt-*", ".setup-*", ".clone-*", ".trash-*")
+CACHE = (
+    ".cpu-*",
+    ".extract-*",
+    ".prefix-*",
+    ".prove-*",
+    ".quilt-*",
+    ".setup-*",
+    ".clone-*",
+    ".trash-*",
+)
 # Every checkout's, with the lock files beside them.
-CACHE_ALL = ("cpu-*", "env-*", "imports", "logs")
+CACHE_ALL = ("cpu-*", "env-*", "imports", "prove", "logs")
 VENDOR = (".new-*", ".trash-*", ".refresh-draft", ".refresh-done")
 
 

@@ -29,6 +29,14 @@ class Environment:
     def complete(self) -> bool:
         return (self.folder / STAMP).is_file()
 
+    @property
+    def identity(self) -> str:
+        """What tells it from others: the list it was made from; of somebody's own, the place."""
+        stamp = self.folder / STAMP
+        if self.complete:
+            return hashlib.sha256(stamp.read_bytes()).hexdigest()
+        return str(self.folder)
+
     def run(
         self, *argv: str, path: list[Path], cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:

@@ -61,6 +61,18 @@ def environment(*, network: bool = False) -> dict[str, str]:
     }
 
 
+def setting(folder: Path, name: str) -> str:
+    """Return a setting of the user's own git, as of a folder; empty when it is not set."""
+    done = subprocess.run(  # noqa: S603 - the program is git, by design
+        ["git", "config", "--get", name],  # noqa: S607 - found on the PATH, as everywhere here
+        cwd=folder,
+        capture_output=True,
+        env=environment(network=True),  # the one that leaves the user's configuration in
+        check=False,
+    )
+    return done.stdout.decode(errors="replace").strip()
+
+
 def over_network(*argv: str, git_dir: Path | None = None) -> str | None:
     """Run git where it talks to another host; return its last words if it fails."""
     where = {"GIT_DIR": str(git_dir)} if git_dir else {}

@@ -18,6 +18,7 @@ STATUS_LINE = re.compile(r"(?P<state>[A-Z][a-z]+)( \[(?P<why>[^\[\]]+)\])?\Z")
 NEEDS_WHY = ("Submitted", "Backport", "Inappropriate", "Denied")
 URL = re.compile(r"https?://\S+\Z")
 REQUIRED = ("Upstream-Status", "Tests", "Depends", "Signed-off-by")
+NO_TESTS = re.compile(r"none( \[(?P<why>[^\[\]]+)\])?\Z")
 SIGNED = re.compile(r"[^<>]+ <[^<>@\s]+@[^<>\s]+>\Z")
 NEAR_MISS = re.compile(
     r"^(upstream[-_ ]?status|tests?|depends?(-on)?|signed-off-by)\s*:", re.IGNORECASE
@@ -90,7 +91,25 @@ def _trailers(patch: Patch, context: Context) -> Iterator[str]:
             yield from check_value(value, context)
 
 
+def without_tests(patch: Patch) -> str:
+    """Return the reason a patch gives for having no tests; empty when it gives none."""
+    matches = [NO_TESTS.match(value) for key, value in patch.trailers() if key == "Tests"]
+    return next((match["why"] for match in matches if match and match["why"]), "")
+
+
+def depends(patch: Patch) -> list[str]:
+    """Return the patches that a patch declares to need."""
+    values = [value for key, value in patch.trailers() if key == "Depends"]
+    names = [name for value in values for name in re.split(r"[,\s]+", value)]
+    return [name for name in names if name != "none"]
+
+
 def _tests(value: str, context: Context) -> Iterator[str]:
+    match = NO_TESTS.match(value)
+    if match:
+        if not match["why"]:
+            yield "Tests: none needs [a reason]"
+        return
     for path in re.split(r"[,\s]+", value):
         if not context.exists(path.partition("::")[0]):
             yield f"Tests: {path} does not exist in the tree after this patch"

@@ -36,6 +36,11 @@ class Lock:
     steps: tuple[Step, ...]
 
     @property
+    def base(self) -> Lock:
+        """The chain without a patch."""
+        return Lock(self.base_tree, self.base_commit, ())
+
+    @property
     def tree(self) -> str:
         return self.steps[-1].tree if self.steps else self.base_tree
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 import json
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -95,6 +97,9 @@ class Importer:
             blob = self.git.blob(tree, path)
             if not path.startswith(f"{self.project.pin.project}/"):
                 continue
+            # Python tells two versions apart by size and second: not enough between prefixes.
+            for stale in (target.parent / "__pycache__").glob(f"{target.stem}.*.pyc"):
+                stale.unlink()
             if blob is None:
                 target.unlink(missing_ok=True)
             else:
@@ -111,6 +116,17 @@ class Importer:
                 last = done.stderr.strip().splitlines()[-1:] or [f"exit {done.returncode}"]
                 return dict.fromkeys(names, f"the interpreter died: {last[0]}")
             return dict(json.loads(answer.read_bytes()))
+
+
+@contextmanager
+def building(project: Project, git: Git, env: Environment) -> Iterator[Importer]:
+    """Give a CPU build that is made when it is first moved, and is gone afterwards."""
+    project.cache.mkdir(parents=True, exist_ok=True)
+    scratch = Path(tempfile.mkdtemp(prefix=".prefix-", dir=project.cache))
+    try:
+        yield Importer(project, git, env, scratch)
+    finally:
+        files.remove_tree(scratch)
 
 
 def import_all(
@@ -131,11 +147,8 @@ def import_all(
     if not fresh:
         return []
     findings: list[str] = []
-    project.cache.mkdir(parents=True, exist_ok=True)
-    scratch = Path(tempfile.mkdtemp(prefix=".prefix-", dir=project.cache))
-    try:
-        importer = Importer(project, git, env, scratch)
-        base = Lock(chain.base_tree, chain.base_commit, ())
+    base = chain.base
+    with building(project, git, env) as importer:
         everything = sorted({name for prefix in fresh for name in wanted[prefix.name]})
         importer.move(base, chain.base_tree)
         at_base = importer.failures([package, *everything])
@@ -156,9 +169,13 @@ def import_all(
                     findings.append(f"{prefix.name}: import {name} fails: {why}")
             if not failed:
                 files.write(memory / _key(project, prefix, wanted[prefix.name], env), b"")
-    finally:
-        files.remove_tree(scratch)
     return findings
+
+
+def imported(project: Project, git: Git, prefix: Prefix, env: Environment) -> bool:
+    """Say whether all modules that a patch touches were seen to import after it."""
+    names = modules(project.pin.project, git, prefix)
+    return not names or _known(project.cache / "imports", project, prefix, names, env)
 
 
 def _key(project: Project, prefix: Prefix, names: list[str], env: Environment) -> str:

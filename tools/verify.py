@@ -17,6 +17,7 @@ from tools import (
     headers,
     lock,
     patchfile,
+    pick,
     prefixes,
     quilt,
     series,
@@ -74,6 +75,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
         applied(state)
         locked(state)
         if not state.broken:
+            state.findings += pick.alone(git, state.base, state.files)
             second_engine(state, skip=args.no_quilt)
             compiled(state, env, skip=args.no_import)
     for finding in state.findings:

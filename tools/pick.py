@@ -1,0 +1,114 @@
+"""Which patches a topic's branch takes, and whether they stand without the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tools import headers, patchfile, stack
+from tools.errors import ToolError, UsageError
+from tools.git import Git
+from tools.lock import Lock
+
+Files = list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True)
+class Picked:
+    """A topic's patches with what they declare to need, in the order of the series."""
+
+    topic: str
+    files: Files
+    needed: dict[str, str]  # a prerequisite of another topic: the patch that declares it
+
+
+def topics(files: Files) -> list[str]:
+    """Return the topics of a series, in its order."""
+    return list(dict.fromkeys(name.partition("/")[0] for name, _ in files))
+
+
+def pick(files: Files, topic: str) -> Picked:
+    """Take a topic's patches and, with `Depends:`, those of others that they need."""
+    if topic not in topics(files):
+        raise UsageError(f"there is no topic {topic!r}; there are: {', '.join(topics(files))}.")
+    own = [name for name, _ in files if name.startswith(f"{topic}/")]
+    needed = _needed(dict(files), own)
+    chosen = [(name, data) for name, data in files if name in own or name in needed]
+    return Picked(topic, chosen, needed)
+
+
+def _needed(content: dict[str, bytes], own: list[str]) -> dict[str, str]:
+    """Follow `Depends:` out of some patches; return each other patch with who declares it."""
+    needed: dict[str, str] = {}
+    queue = list(own)
+    while queue:
+        name = queue.pop(0)
+        for other in headers.depends(patchfile.read(content[name], name)):
+            if other not in content:
+                raise ToolError(
+                    f"{name} depends on {other}, which is not in series; correct its 'Depends:'."
+                )
+            if other not in own and other not in needed:
+                needed[other] = name
+                queue.append(other)
+    return needed
+
+
+def lay(git: Git, base: str, files: Files, picked: Picked) -> Lock:
+    """Lay the patches over the pristine tree; name the prerequisite that is not declared."""
+    at = base
+    for count, (name, data) in enumerate(picked.files):
+        try:
+            _, _, at = stack.import_patch(git, at, name, data)
+        except ToolError as error:
+            missing = undeclared(git, base, files, picked, count)
+            if not missing:
+                raise
+            raise ToolError(
+                f"{name} does not apply without {', '.join(missing)}; declare it with "
+                f"'Depends: {' '.join(missing)}' in {name}, or rework the patch."
+            ) from error
+    return stack.build(git, base, picked.files)
+
+
+def undeclared(git: Git, base: str, files: Files, picked: Picked, count: int) -> list[str]:
+    """Return the patches that must come before one so that it applies, the fewest found.
+
+    One alone if that is enough, the nearest first; else all those on the same files.
+    """
+    content = dict(files)
+    culprit = picked.files[count][0]
+    order = [name for name, _ in files]
+    taken = {name for name, _ in picked.files[: count + 1]}
+    earlier = order[: order.index(culprit)]
+    paths = _paths(content[culprit])
+    near = [name for name in earlier if name not in taken and paths & _paths(content[name])]
+    for some in [*([name] for name in reversed(near)), near]:
+        with_them = {*taken, *some, *_needed(content, some)}
+        try:
+            stack.build(git, base, [pair for pair in files if pair[0] in with_them])
+        except ToolError:
+            continue
+        return some
+    return []
+
+
+def _paths(data: bytes) -> set[bytes]:
+    """Return the files that a patch file names."""
+    lines = (line for line in data.split(b"\n") if line.startswith(b"diff --git "))
+    return {line.rpartition(b" b/")[2] for line in lines}
+
+
+def alone(git: Git, base: str, files: Files) -> list[str]:
+    """Return a finding for each topic that does not stand on what it declares."""
+    found = []
+    for topic in topics(files):
+        try:
+            lay(git, base, files, pick(files, topic))
+        except ToolError as error:
+            found.append(f"topic {topic}: {str(error).removesuffix('.')}")
+    return found
+
+
+def commits(git: Git, chain: Lock) -> list[tuple[str, stack.Commit]]:
+    """Return name and commit of each patch that was laid."""
+    return [(step.name, stack.read_commit(git, step.commit)) for step in chain.steps]

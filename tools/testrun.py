@@ -1,0 +1,208 @@
+"""Run tests of a tree over a CPU build, interpreted; remember what came out as it had to."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path, PurePosixPath
+from xml.etree import ElementTree as ET
+
+from tools import files
+from tools.environment import Environment
+from tools.errors import ToolError
+from tools.git import Git
+from tools.project import Project
+
+PASSED = "passed"
+FAILED = "failed"
+NOTHING = "no test ran"
+ABORTED = "aborted"
+FOLDER = "tests"
+MEMORY = "prove"  # in the cache
+FORMAT = 1  # raise it when a record means something else
+# pytest's exit codes
+GOOD, BAD, INTERRUPTED, EMPTY = 0, 1, 2, 5
+REASON_LENGTH = 160
+
+
+@dataclass(frozen=True)
+class Run:
+    """What became of one run of tests."""
+
+    outcome: str
+    seconds: float
+    passed: int = 0
+    failed: int = 0
+    skipped: int = 0
+    reason: str = ""  # the first failure, or why there is no verdict
+    remembered: bool = False
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Which tests run over which product; both as trees of one repository."""
+
+    product: str
+    tests: str
+    paths: tuple[str, ...]
+    wanted: str  # PASSED: all of them; FAILED: the first failure ends the run
+
+
+def own(git: Git, tree: str, touched: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the test files among the paths a patch touches and leaves there."""
+    return tuple(path for path in touched if is_test(path) and git.blob(tree, path))
+
+
+def is_test(path: str) -> bool:
+    """Say whether pytest would take a file for one of tests."""
+    name = PurePosixPath(path).name
+    return path.startswith(f"{FOLDER}/") and bool(re.fullmatch(r"test_.*\.py|.*_test\.py", name))
+
+
+class Runner:
+    """Runs tests in one environment, in its own process group, with a log for each run."""
+
+    def __init__(self, project: Project, git: Git, env: Environment, limit: int) -> None:
+        self.project = project
+        self.git = git
+        self.env = env
+        self.limit = limit
+        self.script = project.root / "ci" / "interpreted.py"
+        self.harness = _digest(project.root, [self.script, *_harness(project.root)])
+
+    def recall(self, subject: Subject) -> Run | None:
+        """Return what is remembered of a run; anything but the wanted outcome never is."""
+        path = self._record(subject)
+        try:
+            row = json.loads(path.read_bytes())
+            if (row["key"], row["run"]["outcome"]) != (path.name, subject.wanted):
+                return None
+            return replace(Run(**row["run"]), remembered=True)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None  # not there, or half a file of somebody's full disk
+
+    def run(self, subject: Subject, build: Path, log: Path) -> Run:
+        """Run tests over a build that holds the product already."""
+        with tempfile.TemporaryDirectory(prefix=".prove-", dir=self.project.cache) as scratch:
+            tree = Path(scratch) / "tree"
+            lay_out(self.git, subject.tests, tree)
+            done = self._pytest(subject, build, tree, Path(scratch) / "report.xml", log)
+        if done.outcome == subject.wanted:
+            path = self._record(subject)
+            row = {"key": path.name, "run": asdict(done)}
+            files.write(path, (json.dumps(row, indent=1) + "\n").encode())
+        return done
+
+    def _pytest(self, subject: Subject, build: Path, tree: Path, report: Path, log: Path) -> Run:
+        argv = [sys.executable, str(self.script), str(self.env.folder), str(build), str(tree)]
+        argv += [str(tree / path) for path in subject.paths]
+        argv += [f"--junitxml={report}", *(["-x"] if subject.wanted == FAILED else [])]
+        start = time.monotonic()
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("wb") as out:
+            # A group of its own: an interrupt or the limit must end pytest, not its parent alone.
+            child = subprocess.Popen(  # noqa: S603 - this project's own script
+                argv, stdout=out, stderr=out, env=_environment(), start_new_session=True
+            )
+            try:
+                code: int | None = child.wait(self.limit)
+            except subprocess.TimeoutExpired:
+                code = None
+            finally:
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(child.pid, signal.SIGKILL)
+                child.wait()
+        seconds = round(time.monotonic() - start, 1)
+        if code is None:
+            return Run(ABORTED, seconds, reason=f"it took longer than {self.limit} s")
+        return replace(judge(code, report), seconds=seconds)
+
+    def _record(self, subject: Subject) -> Path:
+        pin = self.project.pin
+        parts = [FORMAT, subject.wanted, subject.product, self.git.tree(f"{subject.tests}:tests")]
+        parts += [*subject.paths, self.env.identity, pin.wheel.sha256, pin.cpu_wheel.sha256]
+        text = json.dumps([*parts, self.harness])
+        return self.project.cache / MEMORY / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def judge(code: int, report: Path) -> Run:
+    """Say what pytest's exit code and report mean together; neither says enough alone."""
+    if code == EMPTY:
+        return Run(NOTHING, 0, reason="pytest collected nothing")
+    try:
+        suite = ET.parse(report).getroot()  # noqa: S314 - pytest wrote it just now
+    except (OSError, ET.ParseError):
+        return Run(ABORTED, 0, reason=f"pytest ended with exit code {code} and no report")
+    cases = suite.findall(".//testcase")
+    bad = [case for case in cases if case.find("failure") is not None or _error(case) is not None]
+    skipped = sum(case.find("skipped") is not None for case in cases)
+    passed = len(cases) - len(bad) - skipped
+    counts = Run("", 0, passed, len(bad), skipped)
+    if code == GOOD and not bad:
+        if passed:
+            return replace(counts, outcome=PASSED)
+        return replace(counts, outcome=NOTHING, reason=f"all {skipped} were skipped")
+    # A module that cannot be collected is an interruption to pytest, a failure here.
+    if code in (BAD, INTERRUPTED) and bad:
+        return replace(counts, outcome=FAILED, reason=_reason(bad[0]))
+    return replace(counts, outcome=ABORTED, reason=f"pytest ended with exit code {code}")
+
+
+def _error(case: ET.Element) -> ET.Element | None:
+    return case.find("error")
+
+
+def _reason(case: ET.Element) -> str:
+    found = case.find("failure")
+    found = _error(case) if found is None else found
+    text = "" if found is None else found.text or ""
+    # A module that cannot be collected has its cause at the end only.
+    lines = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
+    message = "" if found is None else found.get("message", "")
+    word = lines[-1] if message.startswith("collection") and lines else message
+    return " ".join(word.split())[:REASON_LENGTH] or "no reason given"
+
+
+def lay_out(git: Git, tree: str, folder: Path) -> None:
+    """Write the tests of a tree into a new folder."""
+    folder.mkdir()
+    with tempfile.TemporaryDirectory(prefix="series-index-") as scratch:
+        view = git.with_index(Path(scratch) / "index", folder)
+        view.raw("read-tree", f"--prefix={FOLDER}/", f"{tree}:{FOLDER}")
+        view.raw("checkout-index", "--all")
+
+
+def need(project: Project, env: Environment) -> None:
+    """Stop when tests cannot run at all."""
+    if not env.python.is_file():
+        raise ToolError(
+            f"{project.short(env.folder)} is not there, and tests run in it; run `make env` (8 GB)."
+        )
+
+
+def _harness(root: Path) -> list[Path]:
+    return sorted((root / "tests" / "harness").glob("*.py"))
+
+
+def _digest(root: Path, paths: list[Path]) -> str:
+    whole = hashlib.sha256()
+    for path in paths:
+        content = path.read_bytes()
+        whole.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
+    return whole.hexdigest()
+
+
+def _environment() -> dict[str, str]:
+    """Return the environment without what steers pytest or Python."""
+    steering = ("PYTHON", "PYTEST_")
+    env = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
+    return env | {"PYTHONNOUSERSITE": "1", "CUDA_VISIBLE_DEVICES": ""}

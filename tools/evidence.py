@@ -166,7 +166,7 @@ def left_open(found: dict[str, Any], policy: Policy) -> list[str]:
         left.append(f"tests: they did not run: {found['tests']['why_not']}")
     left += [f"port: {line}" for line in found["remaining"]]
     left += [
-        f"numbers: {row.get('name', row['file'])} is of an older series: measure it again"
+        f"numbers: {row.get('name') or row['file']} is of an older series: measure it again"
         for row in (*found["results"], *found["numbers"])
         if not row["same_series"]
     ]

@@ -137,7 +137,7 @@ class Runner:
 def judge(code: int, report: Path) -> Run:
     """Say what pytest's exit code and report mean together; neither says enough alone."""
     if code == EMPTY:
-        return Run(NOTHING, 0, reason="pytest collected nothing")
+        return Run(NOTHING, 0, reason="every file was empty or skipped")
     try:
         suite = ET.parse(report).getroot()  # noqa: S314 - pytest wrote it just now
     except (OSError, ET.ParseError):

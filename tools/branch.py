@@ -173,7 +173,7 @@ def write(branch: Branch, folder: Path) -> list[Path]:
 
 
 def check_mails(branch: Branch, mails: list[Path], folder: Path) -> None:
-    """Let `git am` lay the mails over the start of the branch; it must reach the same tree."""
+    """Let `git am` lay the mails over the start of the branch; it must reach the same one."""
     folder.mkdir()
     git = gitlib.init(folder, "am")
     (git.git_dir / "objects" / "info").mkdir(exist_ok=True)
@@ -191,6 +191,9 @@ def check_mails(branch: Branch, mails: list[Path], folder: Path) -> None:
     # Without --keep-non-patch it would take the [Tags] of a subject for [PATCH].
     argv = ["am", "--quiet", "--keep-non-patch", *map(str, mails)]
     done = git.call(*argv, extra=names)
-    if done.returncode or git.tree("HEAD") != branch.git.tree(branch.tip):
-        why = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["another tree"]
+    same = not done.returncode and git.tree("HEAD") == branch.git.tree(branch.tip)
+    # Authors and messages are the branch's as well: a lost [Tag] is no other tree.
+    log = ("log", "--format=%an <%ae> %ai%n%B")
+    if not same or git.out(*log, f"{start}..HEAD") != branch.git.out(*log, branch.range):
+        why = done.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["another branch"]
         raise ToolError(f"git am does not reach the branch from its own mails ({why[0]}).")

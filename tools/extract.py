@@ -127,6 +127,7 @@ def _tests(
         table["why_not"] = "left out by TESTS=0" if args.no_tests else "the topic has none"
         return table
     env = environment.given(project, args.env)
+    table["environment"] = env.identity
     runner = Runner(project, git, env, LIMIT)
     subject = Subject(chain.tree, chain.tree, tuple(table["paths"]), testrun.PASSED)
     done = runner.recall(subject)
@@ -151,7 +152,5 @@ def _tell(project: Project, target: Path, found: dict[str, Any]) -> None:
     for finding in found["findings"]:
         say(f"extract: {finding}")
     where = project.short(target)
-    say(
-        f"extract: {where}: {len(found['commits'])} commit(s), {len(found['findings'])} finding(s), "
-        f"{len(found['open'])} point(s) left to you in evidence.json; nothing was pushed"
-    )
+    sizes = ", ".join(f"{key}: {len(found[key])}" for key in ("commits", "findings", "open"))
+    say(f"extract: {where}: {sizes} (see evidence.json); nothing was pushed")

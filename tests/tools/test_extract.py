@@ -384,6 +384,7 @@ def test_tests_run_over_the_branch_and_are_remembered(topics: World, said: Said)
     assert extract(topics, "core", *env) == 0
     assert "tests: passed, 2 passed, 0 failed, 0 skipped" in said()
     assert "over the branch: **passed**, 2 passed, 0 failed" in cover(topics, "core")
+    assert evidence_of(topics, "core")["tests"]["environment"] == sys.prefix
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Runner, "run", lambda *_: pytest.fail("it ran again"))
         assert extract(topics, "core", *env) == 0
@@ -481,6 +482,22 @@ def test_checkout_and_its_work_are_not_touched(topics: World) -> None:
     assert "line_3 = 4\n" in (topics.checkout / "vllm" / "a.py").read_text()
     assert topics.git("status", "--short") == "M vllm/a.py"
     assert not list(topics.cache.glob(".extract-*"))
+
+
+def test_make_hands_the_settings_on() -> None:
+    def commands(target: str, *argv: str) -> str:
+        stamps = ["-o", ".venv/.stamp", "-o", ".venv/.stamp-dev"]
+        done = subprocess.run(
+            ["make", "-n", *stamps, target, *argv],
+            cwd=proofs.ROOT, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        return " ".join(done.stdout.replace("\\\n", " ").split())
+
+    said = commands("extract", "TOPIC=t", "UPSTREAM=fla", "ASSISTED_BY=A Tool", "TESTS=0", "LINT=0")
+    flags = '--topic "t" --upstream "fla" --assisted-by "A Tool" --no-tests --no-lint'
+    assert said.endswith(f"tools extract {flags}")
+    assert commands("extract", "TOPIC=t").endswith('tools extract --topic "t"')
+    assert commands("prove", "PATCH=p").endswith('tools prove --patch "p"')
 
 
 def test_two_at_a_time(topics: World, said: Said) -> None:

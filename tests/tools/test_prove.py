@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import py_compile
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -15,7 +18,7 @@ import world as worlds
 from proofs import ANSWER, CHANGE, SPDX
 from world import World
 
-from tools import prove, testrun
+from tools import environment, lock, prefixes, prove, testrun
 from tools.errors import UsageError
 from tools.testrun import Run, Runner
 
@@ -319,9 +322,37 @@ def test_one_patch_by_its_name_or_its_last_part(tested: World, said: Said) -> No
     assert list(grid(tested)) == [CHANGE]
 
 
+def test_works_without_a_checkout_and_leaves_none(tested: World) -> None:
+    shutil.rmtree(tested.checkout)
+    assert proof(tested, "--patch", CHANGE) == 0
+    assert not tested.checkout.exists()
+
+
+def test_work_in_the_checkout_is_not_what_is_proven(tested: World) -> None:
+    tested.edit("vllm/b.py", "2", "3")
+    assert proof(tested, "--patch", CHANGE) == 0
+    assert (tested.checkout / "vllm" / "b.py").read_text() == "value = 3\n"
+
+
 def test_environment_that_is_not_there(tested: World, said: Said) -> None:
     assert tested.run("prove") == 1
     assert "is not there, and tests run in it; run `make env`" in said()
+
+
+def test_moved_build_runs_no_bytecode_of_the_prefix_before(tested: World) -> None:
+    project, git = tested.project, tested.project.git
+    chain = lock.load(project.lock)
+    env = environment.given(project, Path(sys.prefix))
+    with prefixes.building(project, git, env) as build:
+        build.move(chain.base, chain.base_tree)
+        source = build.folder / "vllm" / "b.py"
+        py_compile.compile(str(source))
+        before = source.stat()
+        build.move(chain.base, chain.tree)
+        assert source.stat().st_size == before.st_size
+        os.utime(source, ns=(before.st_atime_ns, before.st_mtime_ns))  # a quick machine
+        done = env.run("-c", "import vllm.b; print(vllm.b.value)", path=[build.folder])
+    assert done.stdout == "2\n"
 
 
 CASE = '<testcase name="a"/>'

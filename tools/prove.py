@@ -62,6 +62,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
         verify.applied(state)
         rows = _rows(state, args.patch)
         _prove(state, rows, Runner(project, git, env, args.limit))
+        series_id = state.chain.series_id
     for line in grid.table(rows):
         data(line)
     findings = [finding for row in rows for finding in row.findings()]
@@ -69,7 +70,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
         data(finding)
     proven = sum(row.proven for row in rows)
     where = project.root / OUT / "prove.json"
-    table = {"series_id": state.chain.series_id, "rows": [grid.as_json(row) for row in rows]}
+    table = {"series_id": series_id, "rows": [grid.as_json(row) for row in rows]}
     files.write(where, (json.dumps(table, indent=1) + "\n").encode())
     say(f"prove: {proven} of {len(rows)} patches proven; {project.short(where)}")
     return OK if proven == len(rows) else FINDINGS

@@ -79,3 +79,17 @@ def test_misspelt_policy_is_found(empty: World, old: str, new: str, words: str) 
         policy.load(empty.project, "vllm")
     assert words in str(stop.value)
     assert str(stop.value).startswith("policy/vllm.toml")
+
+
+@pytest.mark.parametrize("name", ["upstream", "title", "size", "ai", "duplicates", "lint"])
+def test_every_table_is_read_to_its_last_key(empty: World, name: str) -> None:
+    proofs.policies(empty)
+    path = empty.root / "policy" / "vllm.toml"
+    text = path.read_text()
+    assert f"[{name}]\n" in text
+    path.write_text(text.replace(f"[{name}]\n", f"[{name}]\nflavour = 1\n"))
+    with pytest.raises(ToolError, match=f"{name}: nothing reads 'flavour'"):
+        policy.load(empty.project, "vllm")
+    path.write_text(f"flavour = 1\n{text}")
+    with pytest.raises(ToolError, match=r"policy/vllm\.toml: nothing reads 'flavour'"):
+        policy.load(empty.project, "vllm")

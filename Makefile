@@ -19,7 +19,9 @@ DEV_STAMP := $(VENV)/.stamp-dev
 BENCH_STAMP := $(VENV)/.stamp-bench
 # The Python that measures: one that has the wheel, on a GPU host.
 GPU_PYTHON ?= python3
-CHECKOUT := vendor/vllm/.git
+# A line is a project of its own, laid out there.
+PROJECT := $(if $(LINE),vendor/lines/$(LINE),.)
+CHECKOUT := $(if $(LINE),$(PROJECT)/)vendor/vllm/.git
 TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools$(if $(LINE), --line "$(LINE)")
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
@@ -83,7 +85,7 @@ test-tools: $(DEV_STAMP) ## the tests of the tools
 	@$(VENV)/bin/python -m pytest -n auto tests/tools $(ARGS)
 
 test-series: env $(DEV_STAMP) ## the tests that the patches carry, interpreted on a CPU
-	@$(VENV)/bin/python ci/series_tests.py $$($(TOOLS) env --print) $(ARGS)
+	@$(VENV)/bin/python ci/series_tests.py "$(PROJECT)" $$($(TOOLS) env --print) $(ARGS)
 
 test-engine: env $(DEV_STAMP) ## the patched engine for real, on a CPU
 	@set -- $$($(TOOLS) env --print); GDNWINDOW_CPU_BUILD=$$2 \

@@ -6,6 +6,10 @@ CACHE ?= vendor/cache
 $(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE ABORT RETIRE \
 	PROMOTE LOG DIFF LINE REUSE PATCH TESTS LINT ASSISTED_BY,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
+# A word that no recipe knows would be taken for another, or for none.
+$(foreach v,CPU STEP CONTINUE ABORT LOG IMPORT QUILT REUSE,$(if $(filter-out 0 1,$($(v))),\
+	$(error $(v)=$($(v)): $(v) takes 1 or 0)))
+$(if $(filter-out 1 line,$(PROMOTE)),$(error PROMOTE=$(PROMOTE): PROMOTE takes 1 or line))
 # Here and not in the recipe: build applies the series first.
 ifneq ($(filter-out overlay setup,$(VIA)),)
 $(error VIA=$(VIA): build takes VIA=overlay or VIA=setup)
@@ -19,7 +23,9 @@ DEV_STAMP := $(VENV)/.stamp-dev
 BENCH_STAMP := $(VENV)/.stamp-bench
 # The Python that measures: one that has the wheel, on a GPU host.
 GPU_PYTHON ?= python3
-CHECKOUT := vendor/vllm/.git
+# A line is a project of its own, laid out there.
+PROJECT := $(if $(LINE),vendor/lines/$(LINE),.)
+CHECKOUT := $(if $(LINE),$(PROJECT)/)vendor/vllm/.git
 TOOLS = GDNWINDOW_CACHE="$(abspath $(CACHE))" $(VENV)/bin/python -m tools$(if $(LINE), --line "$(LINE)")
 PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
@@ -92,7 +98,7 @@ test-tools: $(DEV_STAMP) ## the tests of the tools
 	@$(VENV)/bin/python -m pytest -n auto tests/tools $(ARGS)
 
 test-series: env $(DEV_STAMP) ## the tests that the patches carry, interpreted on a CPU
-	@$(VENV)/bin/python ci/series_tests.py $$($(TOOLS) env --print) $(ARGS)
+	@$(VENV)/bin/python ci/series_tests.py "$(PROJECT)" $$($(TOOLS) env --print) $(ARGS)
 
 test-engine: env $(DEV_STAMP) ## the patched engine for real, on a CPU
 	@set -- $$($(TOOLS) env --print); GDNWINDOW_CPU_BUILD=$$2 \

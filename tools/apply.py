@@ -48,6 +48,7 @@ def _create(project: Project, patches: list[tuple[str, bytes]], *, relock: bool)
     if project.checkout.exists() and any(project.checkout.iterdir()):
         raise ToolError(f"{where} is in the way and no git repository; move it elsewhere.")
     sdist = fetch.get(project, project.pin.sdist)
+    say(f"{where}: unpacking {sdist.name}, up to a minute")
     folder = checkout.create(project, sdist)
     try:
         git = Git(folder / ".git", folder)

@@ -24,6 +24,7 @@ class Place:
     header: str
     span: range  # lines of the file that the patch was made for
     added: tuple[str, ...]
+    diff: str  # the hunk itself, below its header
     upstream: str  # upstream's own change of the place, as a diff
 
 
@@ -53,6 +54,7 @@ def places(git: Git, patch: str, ours: tuple[str, str], theirs: tuple[str, str])
                 str(hunk).partition("\n")[0],
                 shown_at,
                 tuple(line.value.rstrip("\n") for line in hunk if line.is_added),
+                str(hunk).partition("\n")[2],
                 around(upstream, whole),
             )
         )

@@ -32,15 +32,20 @@ def facts(project: Project, git: Git, state: State, conflicts: list[str]) -> dic
         "from": bases[0].version,
         "to": bases[1].version,
         "kind": stop.kind,
+        "before": [
+            {"name": row.name, "status": row.status, "note": row.note} for row in state.here
+        ],
         "files": [
-            _file(git, state, link, path, mapped)
+            _file(git, state, link, path, mapped, conflicting=path in conflicts)
             for path in (conflicts or transplant.paths(git, link.commit))
         ],
         "commands": commands(project, link.name, stop.kind, conflicts),
     }
 
 
-def _file(git: Git, state: State, link: Link, path: str, bases: list[Base]) -> dict[str, Any]:
+def _file(
+    git: Git, state: State, link: Link, path: str, bases: list[Base], *, conflicting: bool
+) -> dict[str, Any]:
     old = link.commit
     parent, onto = f"{old}^", state.tip
     before, mine, now = (git.blob(commit, path) or "" for commit in (parent, old, onto))
@@ -62,6 +67,8 @@ def _file(git: Git, state: State, link: Link, path: str, bases: list[Base]) -> d
             if path in transplant.paths(git, one.commit)
         ],
     }
+    # git has taken a resolution that it remembers: nothing in the file shows the conflict.
+    row["remembered"] = conflicting and path not in scene.unmerged(git)
     if row["state"] == "deleted":
         row["gone_in"] = _gone(git, path, bases)
         row["now_at"] = likely(git, parent, onto, path)
@@ -78,6 +85,7 @@ def _file(git: Git, state: State, link: Link, path: str, bases: list[Base]) -> d
                 "of": place.of,
                 "header": place.header,
                 "lines": [asdict(line) for line in lines],
+                "patch": place.diff,
                 "upstream": place.upstream,
                 "ours": {
                     "added": sum(map(collisions.telling, place.added)),
@@ -135,11 +143,12 @@ def _text(git: Git, blob: str) -> str:
 
 
 def commands(project: Project, name: str, kind: str, conflicts: list[str]) -> list[str]:
-    """Return the three commands that can come next."""
+    """Return the commands that can come next."""
     where = project.short(rebase_state.tree(project))
     add, go_on, abort = f"git -C {where} add", "make rebase CONTINUE=1", "make rebase ABORT=1"
     if kind == transplant.MERGED:
         edit = f"{add} FILE, then {go_on} (edit it there first, if some of the patch is needed)"
-        return [f"{go_on} RETIRE={name}", edit, abort]
+        return [f"{go_on} RETIRE={name}", edit, f"{abort} (to give the whole rebase up)"]
     edit = f"{add} {' '.join(conflicts)} (once edited; git rm for a file that is to go)"
-    return [edit, go_on, abort]
+    retire = f"{go_on} RETIRE={name} (instead, to leave the patch out)"
+    return [edit, go_on, retire, f"{abort} (to give the whole rebase up)"]

@@ -27,10 +27,17 @@ def render(facts: dict[str, Any], where: str) -> str:
         f"from {facts['from']} to {facts['to']}: {facts['kind']}"
     )
     parts = [head]
+    if facts["before"]:
+        parts.append(f"  before it: {_before(facts['before'])}")
     if facts["kind"] == transplant.MERGED:
         parts.append(f"  {facts['to']} holds all that it changes; nothing of it would be left.")
     for row in facts["files"]:
         parts += _file(row, facts, where)
+    if any(row["marks"] for row in facts["files"]):
+        parts.append(
+            f"\nIn a conflict HEAD is {facts['to']} with the patches before, the middle part the "
+            f"series on {facts['from']},\nthe last part this patch there."
+        )
     parts.append("\nNext:")
     parts += [f"  {number}. {line}" for number, line in enumerate(facts["commands"], 1)]
     return "\n".join(parts) + "\n"
@@ -43,8 +50,14 @@ def _file(row: dict[str, Any], facts: dict[str, Any], where: str) -> list[str]:
     if row["now_at"]:
         parts.append(f"  it may now be {', '.join(row['now_at'])}")
     if row["marks"]:
-        spots = ", ".join(f"{where}/{row['path']}:{line}" for line in row["marks"])
-        parts.append(f"  to be resolved at {spots}")
+        parts.append(f"  to be resolved: {where}/{row['path']}, {_numbers(row['marks'])}")
+    if row["remembered"]:
+        path = row["path"]
+        parts.append(
+            f"  resolved as it was before, so {where}/{path} holds no marks; look at it, or make "
+            f"the conflict anew:\n  git -C {where} rerere forget {path} && "
+            f"git -C {where} checkout --merge {path}"
+        )
     for hunk in row["hunks"]:
         parts += _hunk(hunk, facts)
     if row["other_patches"]:
@@ -60,6 +73,7 @@ def _hunk(hunk: dict[str, Any], facts: dict[str, Any]) -> list[str]:
     if len(lines) > LINES:
         parts.append(f"    and {len(lines) - LINES} more lines (see report.json)")
     ours = hunk["ours"]
+    parts += _diff("what the patch does there:", hunk["patch"])
     if ours["added"]:
         at = f", at {_numbers(ours['at'])}" if ours["at"] else ""
         parts.append(
@@ -67,12 +81,28 @@ def _hunk(hunk: dict[str, Any], facts: dict[str, Any]) -> list[str]:
             f"{facts['to']} already{at}"
         )
     if hunk["upstream"]:
-        parts.append(f"    what became of this place by {facts['to']}:")
-        shown = hunk["upstream"].rstrip("\n").split("\n")
-        parts += [f"      {line}" for line in shown[: 3 * LINES]]
-        if len(shown) > 3 * LINES:
-            parts.append(f"      and {len(shown) - 3 * LINES} more lines (see report.json)")
+        parts += _diff(f"what became of this place by {facts['to']}:", hunk["upstream"])
     return parts
+
+
+def _diff(title: str, text: str) -> list[str]:
+    shown = text.rstrip("\n").split("\n")
+    parts = [f"    {title}", *(f"      {line}" for line in shown[: 3 * LINES])]
+    if len(shown) > 3 * LINES:
+        parts.append(f"      and {len(shown) - 3 * LINES} more lines (see report.json)")
+    return parts
+
+
+def _before(rows: list[dict[str, Any]]) -> str:
+    """Count the patches that are as they were, and name the others."""
+    clean = sum(row["status"] == transplant.CLEAN and not row["note"] for row in rows)
+    parts = [f"{clean} clean"] if clean else []
+    parts += [
+        f"{', '.join(filter(None, (row['status'], row['note'])))}: {row['name']}"
+        for row in rows
+        if row["status"] != transplant.CLEAN or row["note"]
+    ]
+    return "; ".join(parts)
 
 
 def _fate(line: dict[str, Any]) -> str:
@@ -84,5 +114,6 @@ def _fate(line: dict[str, Any]) -> str:
 
 
 def _numbers(numbers: list[int]) -> str:
+    word = "line" if len(numbers) == 1 else "lines"
     shown = ", ".join(map(str, numbers[:6]))
-    return f"line {shown}" + (" and on" if len(numbers) > 6 else "")  # noqa: PLR2004 - a line's room
+    return f"{word} {shown}" + (" and on" if len(numbers) > 6 else "")  # noqa: PLR2004 - a line's room

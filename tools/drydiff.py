@@ -78,6 +78,21 @@ def check(git: Git, base: str, links: list[Link], diff: bytes) -> list[Finding]:
     return [_one(git, base, links, touched, piece) for piece in pieces(diff)]
 
 
+def held(git: Git, base: str, links: list[Link], found: list[Finding]) -> list[str]:
+    """Return the patches that all fitting pieces together hold: no piece alone holds two files."""
+    at = base
+    for one in found:
+        at = (_lay(git, at, one.piece) if one.fits else None) or at
+    names: list[str] = []
+    for link in links:
+        outcome = transplant.merge(git, link.commit, at)
+        if outcome.tree == git.tree(at):
+            names.append(link.name)
+        elif not outcome.conflicts:
+            at = transplant.commit(git, link.commit, outcome.tree, at)
+    return names
+
+
 def _one(
     git: Git, base: str, links: list[Link], touched: dict[str, set[str]], piece: Piece
 ) -> Finding:

@@ -20,7 +20,9 @@ from tools.errors import ConflictError, ToolError, UsageError
 from tools.project import Project
 
 # These read or write the series; the others know nothing of lines.
-VERBS = ("status", "fetch", "apply", "refresh", "verify", "rebase", "stats", "watch", "build")
+VERBS = (
+    "status", "fetch", "apply", "refresh", "verify", "rebase", "stats", "watch", "build", "env",
+)  # fmt: skip
 PIN = "vendor/upstream.toml"
 # What the copy was laid out from: while it holds, the copy is the newer one.
 MADE_FROM = ".made-from"

@@ -41,7 +41,7 @@ def run(project: Project, state: State, folder: Path | None, goal: str) -> int:
         raise UsageError(
             "a line is kept of the main series only; PROMOTE=1 moves this line's own pin."
         )
-    commands = configured(project)
+    commands = configured(project, goal)
     stop_if_changed(project, state, goal)
     candidate.take_corrections(project, state)
     pin = pinning.text(project, state.target, folder)
@@ -116,11 +116,12 @@ def finish(project: Project, state: State) -> int:
     return OK
 
 
-def configured(project: Project) -> list[list[str]]:
+def configured(project: Project, goal: str) -> list[list[str]]:
     """Return the commands that a result must pass."""
     path = project.vendor / SETTINGS
     try:
-        rows = tomllib.loads(path.read_text(encoding="utf-8"))["promote"]["commands"]
+        table = tomllib.loads(path.read_text(encoding="utf-8"))["promote"]
+        rows = table["line"] if goal == LINE and "line" in table else table["commands"]
         commands = [[str(word) for word in shlex.split(row)] for row in rows]
     except FileNotFoundError:
         raise ToolError(

@@ -70,6 +70,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(project: Project, args: argparse.Namespace) -> int:
+    stop_if_unfit(args)
     state = rebase_state.load(project) if not args.abort else None
     if args.abort:
         return abort(project)
@@ -77,7 +78,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
         state = begin(project, args, state)
     elif state is None:
         raise UsageError("no rebase is under way; begin one with `make rebase UPSTREAM=version`.")
-    elif not (args.go_on or (args.promote and state.finished)):
+    elif only_asks(args, state):
         return show(project, state)
     git = rebase_state.repository(project)
     if state.stop and state.stop.ready:
@@ -93,12 +94,42 @@ def run(project: Project, args: argparse.Namespace) -> int:
     return OK
 
 
+def only_asks(args: argparse.Namespace, state: State) -> bool:
+    """Say whether a command decides nothing of the rebase that is under way."""
+    if args.promote and not (state.finished or args.go_on):
+        where = f"{state.stop.name} waits" if state.stop else "it was broken off"
+        raise ConflictError(
+            f"the rebase to {state.target.version} is not finished ({where}), so there is nothing "
+            f"to promote; `make rebase` says what to do."
+        )
+    return not (args.promote or args.retire or (args.go_on and not state.finished))
+
+
+def stop_if_unfit(args: argparse.Namespace) -> None:
+    """Answer an option that would be without effect."""
+    if (args.step or args.no_reuse) and not args.upstream:
+        name = "STEP=1" if args.step else "REUSE=0"
+        raise UsageError(f"{name} is for the beginning of a rebase; give UPSTREAM=version with it.")
+    if args.retire and not args.go_on:
+        raise UsageError("RETIRE= answers a stop; give CONTINUE=1 with it.")
+    if args.promote and args.abort:
+        raise UsageError("ABORT=1 drops what PROMOTE keeps; leave one of them out.")
+    if args.source and not (args.upstream or args.promote):
+        raise UsageError("FROM= is for UPSTREAM=version and PROMOTE; leave it out.")
+
+
 def abort(project: Project) -> int:
     """Give up. Pristine trees and remembered resolutions stay for the next time."""
     candidate.stop_if_unsaved(project)
     there = rebase_state.begun(project)
     rebase_state.forget(project)
     say("rebase: given up; patches and pin are as they were" if there else "rebase: none to end")
+    memory = rebase_state.tree(project) / ".git" / "rr-cache"
+    if there and any(memory.glob("*/postimage*")):
+        say(
+            f"rebase: resolutions made by hand are kept, and taken again without a stop; begin "
+            f"with REUSE=0 to stop at them, or delete {project.short(memory)} to forget them all"
+        )
     return OK
 
 

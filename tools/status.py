@@ -10,6 +10,7 @@ from tools import (
     build,
     checkout,
     cpu,
+    drift,
     environment,
     files,
     lines,
@@ -64,20 +65,19 @@ def where(project: Project) -> str:
     if not checkout.exists(project):
         return f"{path} is not there: `make apply`"
     git = project.git
-    head, applied = git.resolve("HEAD"), git.resolve(checkout.APPLIED)
+    head, chain = git.resolve("HEAD"), lock.load(project.lock)
     parts = []
     busy = checkout.busy(git)
     if busy:
         parts.append(f"a {busy} is unfinished")
-    if head == lock.load(project.lock).commit:
+    if head == chain.commit:
         parts.append("holds the locked series")
-    elif head == applied:
+    elif head == git.resolve(checkout.APPLIED):
         parts.append("holds another state of the series: `make apply`")
     elif head == git.resolve(upstream.BASE_REF):
         parts.append("is pristine: `make apply`")
     else:
-        count = git.out("rev-list", "--count", f"{head}", f"^{applied}")
-        parts.append(f"{count} commit(s) not in patches/: `make refresh`")
+        parts.append(drift.text(git, chain))
     edited, untracked = checkout.dirty(git)
     if edited or untracked:
         parts.append(f"{len(edited)} edited and {len(untracked)} untracked file(s)")

@@ -12,6 +12,7 @@ from pathlib import Path
 from tools import (
     apply,
     checkout,
+    drift,
     environment,
     fetch,
     headers,
@@ -71,6 +72,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
     with tempfile.TemporaryDirectory(prefix="series-verify-") as scratch:
         git = repository(project, Path(scratch))
         state = State(project, git, upstream_base(project, git))
+        note(project)
         listed(state)
         applied(state)
         locked(state)
@@ -96,7 +98,17 @@ def upstream_base(project: Project, git: Git) -> str:
     known = git.resolve(upstream.BASE_REF)
     if known and git.tree(known) == project.pin.base_tree:
         return known
-    return upstream.import_base(git, fetch.get(project, project.pin.sdist), project.pin)
+    sdist = fetch.get(project, project.pin.sdist)
+    say(f"there is no checkout: unpacking {sdist.name}, up to a minute")
+    return upstream.import_base(git, sdist, project.pin)
+
+
+def note(project: Project) -> None:
+    """Say of what in the checkout nothing here is checked: what counts is patches/."""
+    if project.lock.is_file() and checkout.exists(project):
+        found = drift.text(project.git, lock.load(project.lock))
+        if found:
+            say(f"note: patches/ is checked, and {project.short(project.checkout)} has {found}")
 
 
 def listed(state: State) -> None:

@@ -130,7 +130,10 @@ def dry(git: Git, base: Base, patches: list[tuple[str, bytes]], file: Path) -> i
     found = drydiff.check(git, base.commit, links, diff)
     for one in found:
         data(f"{one.piece.path}, {one.piece.label}: {verdict(one, base.version)}")
-    hit = sorted({name for one in found for name in (*one.collides, *one.holds)})
+    held = drydiff.held(git, base.commit, links, found)
+    if held:
+        data(f"all of it together: holds all of {', '.join(held)}, which it makes needless")
+    hit = sorted({*held, *(name for one in found for name in (*one.collides, *one.holds))})
     lost = sum(not one.fits for one in found)
     say(
         f"watch: {len(found)} hunks, {sum(bool(one.collides) for one in found)} collide; "
@@ -150,5 +153,5 @@ def verdict(one: drydiff.Finding, version: str) -> str:
     if one.holds:
         parts.append(f"holds all of {', '.join(one.holds)}")
     if one.beside:
-        parts.append(f"merges with {', '.join(one.beside)}")
+        parts.append(f"no conflict with {', '.join(one.beside)}")
     return "; ".join(parts) or "touches no patch"

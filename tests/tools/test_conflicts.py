@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -32,14 +33,19 @@ def test_text_and_json_say_the_same(series: World, releases: Path, said: Said) -
     for words in (
         f"{FIVE} ([Core] Change five), patch 2 of 3, from 1.2.0 to 1.3.0: conflict\n",
         "\nvllm/a.py: changed by both\n",
-        f"  to be resolved at {where}/vllm/a.py:7\n",
+        f"  before it: context only: {THREE}\n\nvllm/a.py: changed by both\n",
+        f"  to be resolved: {where}/vllm/a.py, line 7\n",
+        "    what the patch does there:\n       line_2 = 2\n       line_3 = 33\n",
+        "      -line_5 = 5\n      +line_5 = 55\n",
         "  hunk 1 of 1: @@ -3,7 +3,7 @@",
         "    6: last in 1.2.0, changed by 1.3.0: line_5 = 5\n",
         "    0 of our 1 added lines stand in the file of 1.3.0 already\n",
         "      -line_5 = 5\n      +line_5 = five\n",
         f"  other patches on this file: {THREE} (before)\n",
         f"  1. git -C {where} add vllm/a.py (once edited; git rm for a file that is to go)\n",
-        "  2. make rebase CONTINUE=1\n  3. make rebase ABORT=1\n",
+        "\nIn a conflict HEAD is 1.3.0 with the patches before, the middle part the series on 1",
+        f"  2. make rebase CONTINUE=1\n  3. make rebase CONTINUE=1 RETIRE={FIVE} (instead, to",
+        "  4. make rebase ABORT=1 (to give the whole rebase up)\n",
     ):
         assert words in text
     facts = report(series)
@@ -57,6 +63,52 @@ def test_text_and_json_say_the_same(series: World, releases: Path, said: Said) -
             "changed_by": "1.3.0",
         }
     ]
+
+
+def test_every_place_in_a_file_is_named_once(empty: World, releases: Path, said: Said) -> None:
+    empty.edit("vllm/a.py", "line_3 = 3\n", "line_3 = 33\n")
+    empty.edit("vllm/a.py", "line_20 = 20\n", "line_20 = 2020\n")
+    empty.commit("Change both", "Topic: core")
+    assert empty.run("refresh") == 0
+    worlds.release(releases, "1.3.0", {"vllm/a.py": a(line_3="three\n", line_20="twenty\n")})
+    assert rebase(empty, releases, "1.3.0") == 3
+    assert "to be resolved: vendor/rebase/tree/vllm/a.py, lines 4, 27\n" in said()
+
+
+def test_what_became_of_the_patches_before_is_told(
+    series: World, releases: Path, said: Said
+) -> None:
+    changes: dict[str, str | None] = {
+        "vllm/a.py": a(line_3="three\n", line_8="eight\n"), "vllm/new.py": "theirs = 1\n",
+    }  # fmt: skip
+    worlds.release(releases, "1.3.0", changes)
+    assert rebase(series, releases, "1.3.0") == 3
+    assert "before it" not in said()
+    lineage.resolve(series, "vllm/a.py", a(line_3="line_3 = 333\n", line_8="eight\n"))
+    assert series.run("rebase", "--continue") == 3
+    want = f"  before it: content changed, resolved by hand: {THREE}; context only: {FIVE}\n"
+    assert want in said()
+    rows = [(row["name"], row["status"]) for row in report(series)["before"]]
+    assert rows == [(THREE, "content changed"), (FIVE, "context only")]
+
+
+def test_conflict_without_markers_says_how_to_get_them(
+    series: World, releases: Path, said: Said
+) -> None:
+    worlds.release(releases, "1.3.0", {"vllm/a.py": a(line_5="five\n")})
+    assert rebase(series, releases, "1.3.0") == 3
+    assert "rerere" not in said()
+    lineage.resolve(series, "vllm/a.py", a(line_3="line_3 = 33\n", line_5="5 and five\n"))
+    assert series.run("rebase", "--continue") == 0
+    assert series.run("rebase", "--abort") == 0
+    assert rebase(series, releases, "1.3.0", "--no-reuse") == 3
+    message = said()
+    assert "to be resolved" not in message
+    assert "resolved as it was before, so vendor/rebase/tree/vllm/a.py holds no marks" in message
+    (command,) = [line for line in message.splitlines() if line.startswith("  git -C")]
+    assert "<<<<<<<" not in lineage.in_scene(series, "vllm/a.py")
+    subprocess.run(command, shell=True, cwd=series.root, check=True, capture_output=True)
+    assert "<<<<<<< ours" in lineage.in_scene(series, "vllm/a.py")
 
 
 def test_markers_show_the_base(series: World, releases: Path) -> None:

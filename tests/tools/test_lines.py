@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import re
 import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,6 +19,7 @@ from world import World
 from tools import checkout, files, lines
 
 Said = Callable[[], str]
+CI = Path(__file__).resolve().parents[2] / "ci"
 
 
 @pytest.fixture
@@ -164,7 +168,7 @@ def test_line_has_rebases_of_its_own(lined: World, releases: Path, said: Said) -
         (("--line", "9.9", "apply"), "there is no line 9.9; there are: 1.3.0."),
         (("--line", "../vendor", "apply"), "there is no line ../vendor"),
         (("--line", "1.3.0", "clean"), "clean works on the whole project; leave LINE out."),
-        (("--line", "1.3.0", "env"), "env works on the whole project"),
+        (("--line", "1.3.0", "lint"), "lint works on the whole project"),
     ],
 )
 def test_what_is_no_line(lined: World, said: Said, argv: tuple[str, ...], words: str) -> None:
@@ -173,6 +177,44 @@ def test_what_is_no_line(lined: World, said: Said, argv: tuple[str, ...], words:
     assert lined.run(*argv) == 2
     assert words in said()
     assert sorted((lined.root / "vendor").iterdir()) == before
+
+
+def test_tests_run_on_the_build_of_a_line(lined: World, capfd: pytest.CaptureFixture[str]) -> None:
+    def build(*argv: str) -> str:
+        capfd.readouterr()
+        assert lined.run(*argv, "env", "--print") == 0
+        return capfd.readouterr().out.splitlines()[1]
+
+    text = (lined.root / "lines" / "1.3.0" / "series.lock").read_text()
+    tree = re.findall(r'^tree = "(.{12})', text, re.MULTILINE)[0]
+    assert f"cpu-{tree}" in build("--line", "1.3.0")
+    assert f"cpu-{tree}" not in build()
+
+
+@pytest.mark.parametrize(
+    ("settings", "home", "option"),
+    [((), ".", ""), (("LINE=9.9",), "vendor/lines/9.9", ' --line "9.9"')],
+)
+def test_make_tests_the_patches_of_a_line(
+    settings: tuple[str, ...], home: str, option: str
+) -> None:
+    done = subprocess.run(
+        ["make", "-n", "-o", "env", "-o", ".venv/.stamp-dev", "test-series", *settings],
+        cwd=CI.parent, capture_output=True, text=True, check=True,
+    ).stdout  # fmt: skip
+    assert f'ci/series_tests.py "{home}" $(' in done
+    assert f"-m tools{option} env --print" in done
+
+
+def test_tests_are_those_that_the_patches_of_a_line_name(lined: World) -> None:
+    sys.path.insert(0, str(CI))
+    import series_tests  # noqa: PLC0415 - a script
+
+    home = inner(lined, "1.3.0").root
+    patch = home / "patches" / OLD
+    patch.write_text(patch.read_text().replace("tests/test_a.py", "tests/test_b.py"))
+    assert series_tests.tests(lined.root) == ["tests/test_a.py"]
+    assert series_tests.tests(home) == ["tests/test_a.py", "tests/test_b.py"]
 
 
 def test_one_command_on_a_line_at_a_time(lined: World, said: Said) -> None:

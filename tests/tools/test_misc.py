@@ -111,6 +111,43 @@ def test_make_takes_settings_from_its_command_line_only() -> None:
 
 
 @pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        *((f"{name}=yes", f"{name}=yes: {name} takes 1 or 0")
+          for name in ("STEP", "CONTINUE", "ABORT", "REUSE", "LOG", "CPU", "IMPORT", "QUILT")),
+        ("PROMOTE=yes", "PROMOTE=yes: PROMOTE takes 1 or line"),
+        ("PROMOTE=0", "PROMOTE=0: PROMOTE takes 1 or line"),
+    ],
+)  # fmt: skip
+def test_make_refuses_a_word_that_it_would_misread(setting: str, words: str) -> None:
+    done = subprocess.run(
+        ["make", "-n", "--no-print-directory", "-o", ".venv/.stamp", "rebase", setting],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("settings", "options"),
+    [
+        (["STEP=1", "UPSTREAM=1.3.0"], '--upstream "1.3.0" --step'),
+        (["STEP=0", "REUSE=1", "CONTINUE=1"], "--continue"),
+        (["REUSE=0"], "--no-reuse"),
+        (["PROMOTE=1"], "--promote"),
+        (["PROMOTE=line"], "--promote line"),
+    ],
+)
+def test_make_passes_on_what_it_was_told(settings: list[str], options: str) -> None:
+    done = subprocess.run(
+        ["make", "-n", "-o", ".venv/.stamp", "rebase", *settings],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    words = done.stdout.replace("\\\n", " ").split()
+    assert " ".join(words[words.index("rebase") + 1 :]) == options
+
+
+@pytest.mark.parametrize(
     ("settings", "words"),
     [
         (["VIA=magic"], "VIA=magic: build takes VIA=overlay or VIA=setup"),
@@ -168,13 +205,27 @@ def test_status(series: World, said: Said) -> None:
     assert "vendor/vllm: holds the locked series" in message
     assert "not built" in message
     series.edit("vllm/b.py", "1", "2")
-    series.commit("Mine")
+    series.commit("Mine", "Topic: own")
     (series.checkout / "x").write_text("")
     series.patch("core/change-three.patch").write_text("x")
     assert series.run("status") == 0
     message = said()
-    assert "1 commit(s) not in patches/: `make refresh`, 0 edited and 1 untracked" in message
+    assert re.search(
+        r"vendor/vllm: 1 commit\(s\) not in patches/ \([0-9a-f]{10} \(.*Mine\)\): `make refresh`, "
+        r"0 edited and 1 untracked",
+        message,
+    )
     assert "series.lock does not agree" in message
+
+
+def test_apply_says_first_what_takes_long(bare: World, said: Said) -> None:
+    assert bare.run("fetch", "--from", str(bare.upstream)) == 0
+    said()
+    assert bare.run("apply", "--relock") == 0
+    assert said().startswith("vendor/vllm: unpacking vllm-1.2.0.tar.gz, up to a minute\n")
+    shutil.rmtree(bare.checkout)
+    assert bare.run("verify", "--no-import", "--no-quilt") == 0
+    assert said().startswith("there is no checkout: unpacking vllm-1.2.0.tar.gz, up to a minute\n")
 
 
 def test_status_of_a_built_wheel(series: World, said: Said) -> None:

@@ -57,6 +57,14 @@ def state(world: World) -> dict[str, bytes]:
     return {**world.snapshot(), "pin": pin.read_bytes(), "head": world.head().encode()}
 
 
+def test_line_has_commands_of_its_own(carried: World, releases: Path, said: Said) -> None:
+    path = carried.root / "vendor" / "rebase.toml"
+    path.write_text('[promote]\ncommands = ["false"]\nline = ["true"]\n')
+    assert promote(carried, releases) == 1
+    assert carried.run("rebase", "--promote", "line", "--from", str(releases)) == 0
+    assert "promote: true\npromote: lines/1.3.0 is the series on 1.3.0" in said()
+
+
 def test_pin_patches_and_checkout_move_together(carried: World, releases: Path, said: Said) -> None:
     seen = carried.root / "vendor" / "rebase" / "seen.txt"
     lock = (result(carried) / "series.lock").read_bytes()

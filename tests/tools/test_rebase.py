@@ -180,6 +180,61 @@ def test_retire_needs_a_patch_that_waits(series: World, releases: Path) -> None:
     assert series.run("rebase", "--continue", "--retire", THREE) == 2
 
 
+# ---- options that do not fit ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("argv", "words"),
+    [
+        (("--step",), "STEP=1 is for the beginning of a rebase"),
+        (("--continue", "--no-reuse"), "REUSE=0 is for the beginning of a rebase"),
+        (("--retire", FIVE), "RETIRE= answers a stop; give CONTINUE=1 with it."),
+        (("--abort", "--promote"), "ABORT=1 drops what PROMOTE keeps"),
+        (("--continue", "--from", "."), "FROM= is for UPSTREAM=version and PROMOTE"),
+    ],
+)
+def test_option_without_effect_is_answered(
+    conflict: World, said: Said, argv: tuple[str, ...], words: str
+) -> None:
+    before = (conflict.root / "vendor" / "rebase" / "state.json").read_bytes()
+    said()
+    assert conflict.run("rebase", *argv) == 2
+    message = said()
+    assert words in message
+    assert len(message.splitlines()) == 1
+    assert (conflict.root / "vendor" / "rebase" / "state.json").read_bytes() == before
+
+
+def test_promoting_at_a_stop_is_answered(conflict: World, said: Said) -> None:
+    said()
+    assert conflict.run("rebase", "--promote") == 3
+    assert f"the rebase to 1.3.0 is not finished ({FIVE} waits), so there is nothing to" in said()
+
+
+def test_going_on_with_what_is_finished_is_answered(
+    series: World, releases: Path, said: Said
+) -> None:
+    worlds.release(releases, "1.3.0", {})
+    assert rebase(series, releases, "1.3.0") == 0
+    said()
+    assert series.run("rebase", "--continue") == 0
+    assert "rebase: finished; read vendor/rebase/range-diff.txt" in said()
+
+
+def test_giving_up_says_that_resolutions_stay(conflict: World, releases: Path, said: Said) -> None:
+    assert conflict.run("rebase", "--abort") == 0
+    assert "REUSE=0" not in said()
+    assert rebase(conflict, releases, "1.3.0") == 3
+    resolve(conflict, "vllm/a.py", RESOLVED)
+    assert conflict.run("rebase", "--continue") == 0
+    said()
+    assert conflict.run("rebase", "--abort") == 0
+    memory = "vendor/rebase/tree/.git/rr-cache"
+    assert f"begin with REUSE=0 to stop at them, or delete {memory} to forget them all" in said()
+    shutil.rmtree(conflict.root / memory)
+    assert rebase(conflict, releases, "1.3.0") == 3
+
+
 # ---- conflicts -----------------------------------------------------------------------------
 
 

@@ -186,9 +186,9 @@ def test_hunks_that_collide_name_their_patches(watched: World, said: Said) -> No
     said()
     assert watched.run("watch", "--diff", diff(watched, "vllm/a.py", text)) == 1
     assert said().splitlines() == [
-        f"vllm/a.py, hunk 1 of 3, @@ -3,7 +3,7 @@: collides with {FIVE}; merges with {THREE}",
-        f"vllm/a.py, hunk 2 of 3, @@ -18,7 +18,7 @@: merges with {THREE}, {FIVE}",
-        f"vllm/a.py, hunk 3 of 3, @@ -33,7 +33,7 @@: merges with {THREE}, {FIVE}",
+        f"vllm/a.py, hunk 1 of 3, @@ -3,7 +3,7 @@: collides with {FIVE}; no conflict with {THREE}",
+        f"vllm/a.py, hunk 2 of 3, @@ -18,7 +18,7 @@: no conflict with {THREE}, {FIVE}",
+        f"vllm/a.py, hunk 3 of 3, @@ -33,7 +33,7 @@: no conflict with {THREE}, {FIVE}",
         f"watch: 3 hunks, 1 collide; 0 do not fit 1.2.0; patches to rework: {FIVE}",
     ]
 
@@ -201,15 +201,31 @@ def test_patches_that_stand_on_each_other_are_laid_in_turn(empty: World, said: S
     empty.commit("Change")
     assert empty.run("refresh") == 0
     assert empty.run("watch", "--diff", diff(empty, "vllm/a.py", a(line_30="thirty\n"))) == 0
-    assert "merges with core/add.patch, core/change.patch\n" in said()
+    assert "no conflict with core/add.patch, core/change.patch\n" in said()
 
 
 def test_diff_that_does_what_a_patch_does(watched: World, said: Said) -> None:
     text = a(line_3="line_3 = 33\n")
     assert watched.run("watch", "--diff", diff(watched, "vllm/a.py", text)) == 1
     message = said()
-    assert f"holds all of {THREE}; merges with {FIVE}" in message
+    assert f"holds all of {THREE}; no conflict with {FIVE}" in message
     assert f"patches to rework: {THREE}" in message
+
+
+def test_diff_that_holds_a_patch_of_several_files(watched: World, said: Said) -> None:
+    """No piece of it does: the patch adds one file and deletes another."""
+    new = (watched.checkout / "vllm" / "new.py").read_text()
+    parts = [diff(watched, "vllm/old.py", None), diff(watched, "vllm/new.py", new, "more.diff")]
+    parts.append(diff(watched, "vllm/b.py", "value = 2\n", "other.diff"))
+    whole = watched.root / "whole.diff"
+    whole.write_text("".join(Path(part).read_text() for part in parts))
+    said()
+    assert watched.run("watch", "--diff", str(whole)) == 1
+    message = said()
+    assert f"all of it together: holds all of {OLD}, which it makes needless\n" in message
+    assert f"patches to rework: {OLD}\n" in message
+    assert watched.run("watch", "--diff", parts[0]) == 0
+    assert "together" not in said()
 
 
 @pytest.mark.parametrize(
@@ -218,7 +234,7 @@ def test_diff_that_does_what_a_patch_does(watched: World, said: Said) -> None:
         ("vllm/b.py", "value = 2\n", 0, "hunk 1 of 1, @@ -1 +1 @@: touches no patch"),
         ("vllm/new.py", "theirs\n", 1, f"vllm/new.py, the whole file: collides with {OLD}"),
         ("vllm/old.py", "gone = 1\n", 1, f"collides with {OLD}"),
-        ("vllm/old.py", None, 0, f"the whole file: merges with {OLD}"),
+        ("vllm/old.py", None, 0, f"the whole file: no conflict with {OLD}"),
         ("vllm/a.py", None, 1, f"collides with {THREE}, {FIVE}"),
         ("vllm/more.py", "more = 1\n", 0, "vllm/more.py, the whole file: touches no patch"),
     ],

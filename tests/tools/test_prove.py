@@ -6,6 +6,7 @@ import json
 import os
 import py_compile
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -222,6 +223,27 @@ def test_run_past_its_limit_is_ended_with_all_it_started(
     assert tested.run("refresh") == 0
     assert proof(tested, "--patch", CHANGE, "--limit", "4") == 1
     assert "it took longer than 4 s" in said()
+    deadline = time.monotonic() + 10
+    while runs_still(int(note.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert remembered(tested) == []
+
+
+def test_killed_proof_leaves_no_test_running(tested: World, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    text = f"import os, pathlib, time\npathlib.Path({str(note)!r}).write_text(str(os.getpid()))"
+    proofs.put(tested, "tests/test_b.py", f"{SPDX}{text}\ntime.sleep(600)\n")
+    tested.git("commit", "-qam", "fixup", "--fixup=HEAD")
+    assert tested.run("refresh") == 0
+    argv = [sys.executable, "-m", "tools", "-C", str(tested.root), "prove", "--env", sys.prefix]
+    with subprocess.Popen([*argv, "--patch", CHANGE], cwd=proofs.ROOT) as proving:
+        deadline = time.monotonic() + 60
+        while not (note.is_file() and note.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert runs_still(int(note.read_text()))
+        proving.kill()
     deadline = time.monotonic() + 10
     while runs_still(int(note.read_text())):
         assert time.monotonic() < deadline

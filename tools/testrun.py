@@ -106,7 +106,12 @@ class Runner:
         argv = [sys.executable, "-P", str(Path(__file__).with_name("leash.py")), sys.executable]
         argv += [str(self.script), str(self.env.folder), str(build), str(tree)]
         argv += [str(tree / path) for path in subject.paths]
-        argv += [f"--junitxml={report}", *(["-x"] if subject.wanted == FAILED else [])]
+        # A stray __init__.py above the tree would make that folder a package to import.
+        argv += [
+            f"--confcutdir={tree}",
+            f"--junitxml={report}",
+            *(["-x"] if subject.wanted == FAILED else []),
+        ]
         start = time.monotonic()
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as out:

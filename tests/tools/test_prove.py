@@ -356,6 +356,12 @@ def test_work_in_the_checkout_is_not_what_is_proven(tested: World) -> None:
     assert (tested.checkout / "vllm" / "b.py").read_text() == "value = 3\n"
 
 
+def test_file_above_the_tree_is_no_part_of_it(tested: World) -> None:
+    tested.cache.mkdir(exist_ok=True)
+    (tested.cache / "__init__.py").write_text("raise ImportError\n")
+    assert proof(tested, "--patch", CHANGE) == 0
+
+
 def test_environment_that_is_not_there(tested: World, said: Said) -> None:
     assert tested.run("prove") == 1
     assert "is not there, and tests run in it; run `make env`" in said()

@@ -149,7 +149,10 @@ def findings(found: dict[str, Any]) -> list[str]:
         if row["outcome"] == upstream_lint.FOUND
     ]
     if run and run["outcome"] != testrun.PASSED:
-        wrong.append(f"tests: {run['outcome']}: {run['reason']}")
+        wrong.append(
+            f"tests: {run['outcome']}: {run['reason']} (where they pass with the whole series, a "
+            f"'Depends:' is missing)"
+        )
     return wrong
 
 

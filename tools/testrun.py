@@ -103,15 +103,26 @@ class Runner:
         return done
 
     def _pytest(self, subject: Subject, build: Path, tree: Path, report: Path, log: Path) -> Run:
-        argv = [sys.executable, str(self.script), str(self.env.folder), str(build), str(tree)]
+        argv = [sys.executable, "-P", str(Path(__file__).with_name("leash.py")), sys.executable]
+        argv += [str(self.script), str(self.env.folder), str(build), str(tree)]
         argv += [str(tree / path) for path in subject.paths]
-        argv += [f"--junitxml={report}", *(["-x"] if subject.wanted == FAILED else [])]
+        # A stray __init__.py above the tree would make that folder a package to import.
+        argv += [
+            f"--confcutdir={tree}",
+            f"--junitxml={report}",
+            *(["-x"] if subject.wanted == FAILED else []),
+        ]
         start = time.monotonic()
         log.parent.mkdir(parents=True, exist_ok=True)
         with log.open("wb") as out:
-            # A group of its own: an interrupt or the limit must end pytest, not its parent alone.
+            # A group of its own: an interrupt, the limit or a kill must end pytest as well.
             child = subprocess.Popen(  # noqa: S603 - this project's own script
-                argv, stdout=out, stderr=out, env=_environment(), start_new_session=True
+                argv,
+                stdin=subprocess.PIPE,  # the leash
+                stdout=out,
+                stderr=out,
+                env=_environment(),
+                start_new_session=True,
             )
             try:
                 code: int | None = child.wait(self.limit)
@@ -120,7 +131,7 @@ class Runner:
             finally:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(child.pid, signal.SIGKILL)
-                child.wait()
+                child.communicate()
         seconds = round(time.monotonic() - start, 1)
         if code is None:
             return Run(ABORTED, seconds, reason=f"it took longer than {self.limit} s")

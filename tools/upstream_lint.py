@@ -24,6 +24,7 @@ PASSED, FOUND, LEFT_OUT = "passed", "found something", "did not run"
 STAGE = "pre-commit"
 BROKEN = 3  # pre-commit's exit code when it cannot set a hook up
 LENGTH = 2000
+COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")  # some hooks paint whatever they are told
 
 
 @dataclass(frozen=True)
@@ -109,7 +110,7 @@ def _run(branch: Branch, hook: dict[str, Any], config: Path, home: Path) -> Verd
         text=True,
         check=False,
     )
-    said = (done.stdout + done.stderr).strip()
+    said = COLOUR.sub("", done.stdout + done.stderr).strip()
     if done.returncode == BROKEN or "No module named pre_commit" in said:
         return Verdict(name, LEFT_OUT, f"it cannot be set up here: {_line(said)}")
     if done.returncode:

@@ -321,7 +321,7 @@ repos:
   hooks:
   - id: words
     name: words
-    entry: sh -c '! grep -n hurried "$@"' --
+    entry: sh -c '! grep -n --color=always hurried "$@"' --
     language: system
     types: [python]
   - id: slow

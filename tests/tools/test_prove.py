@@ -6,6 +6,7 @@ import json
 import os
 import py_compile
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -229,6 +230,27 @@ def test_run_past_its_limit_is_ended_with_all_it_started(
     assert remembered(tested) == []
 
 
+def test_killed_proof_leaves_no_test_running(tested: World, tmp_path: Path) -> None:
+    note = tmp_path / "pid"
+    text = f"import os, pathlib, time\npathlib.Path({str(note)!r}).write_text(str(os.getpid()))"
+    proofs.put(tested, "tests/test_b.py", f"{SPDX}{text}\ntime.sleep(600)\n")
+    tested.git("commit", "-qam", "fixup", "--fixup=HEAD")
+    assert tested.run("refresh") == 0
+    argv = [sys.executable, "-m", "tools", "-C", str(tested.root), "prove", "--env", sys.prefix]
+    with subprocess.Popen([*argv, "--patch", CHANGE], cwd=proofs.ROOT) as proving:
+        deadline = time.monotonic() + 60
+        while not (note.is_file() and note.read_text()):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert runs_still(int(note.read_text()))
+        proving.kill()
+    deadline = time.monotonic() + 10
+    while runs_still(int(note.read_text())):
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert remembered(tested) == []
+
+
 def test_interrupt_keeps_what_was_finished(
     tested: World, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -332,6 +354,12 @@ def test_work_in_the_checkout_is_not_what_is_proven(tested: World) -> None:
     tested.edit("vllm/b.py", "2", "3")
     assert proof(tested, "--patch", CHANGE) == 0
     assert (tested.checkout / "vllm" / "b.py").read_text() == "value = 3\n"
+
+
+def test_file_above_the_tree_is_no_part_of_it(tested: World) -> None:
+    tested.cache.mkdir(exist_ok=True)
+    (tested.cache / "__init__.py").write_text("raise ImportError\n")
+    assert proof(tested, "--patch", CHANGE) == 0
 
 
 def test_environment_that_is_not_there(tested: World, said: Said) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -206,10 +206,11 @@ def test_make_tests_the_patches_of_a_line(
     assert f"-m tools{option} env --print" in done
 
 
-def test_tests_are_those_that_the_patches_of_a_line_name(lined: World) -> None:
-    sys.path.insert(0, str(CI))
-    import series_tests  # noqa: PLC0415 - a script
-
+def test_tests_are_those_that_the_patches_of_a_line_name(
+    lined: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(CI))
+    series_tests = importlib.import_module("series_tests")
     home = inner(lined, "1.3.0").root
     patch = home / "patches" / OLD
     patch.write_text(patch.read_text().replace("tests/test_a.py", "tests/test_b.py"))

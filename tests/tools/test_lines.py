@@ -179,6 +179,17 @@ def test_what_is_no_line(lined: World, said: Said, argv: tuple[str, ...], words:
     assert sorted((lined.root / "vendor").iterdir()) == before
 
 
+def test_rebase_to_a_release_that_has_a_line_names_it(
+    lined: World, releases: Path, said: Said
+) -> None:
+    said()
+    assert rebase(lined, releases, "1.3.0") == 0
+    assert "lines/1.3.0 holds the series on it already" in said()
+    assert lined.run("rebase", "--abort") == 0
+    assert rebase(lined, releases, "1.4.0") == 0
+    assert "already" not in said()
+
+
 def test_tests_run_on_the_build_of_a_line(lined: World, capfd: pytest.CaptureFixture[str]) -> None:
     def build(*argv: str) -> str:
         capfd.readouterr()

@@ -133,7 +133,8 @@ bench-check: $(STAMP) ## the committed JSON against bench/targets.toml
 	@$(VENV)/bin/python bench/check.py $(ARGS)
 
 gpu-bundle: build ## .gpu/: the wheel in slices for a GPU host without network (ci/gpu)
-	@$(VENV)/bin/python ci/gpu/pack.py .gpu --wheel dist/vllm-*manylinux*.whl
+	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' $(PROJECT)/vendor/upstream.toml); \
+		$(VENV)/bin/python ci/gpu/pack.py .gpu --wheel dist/vllm-$$version+*manylinux*.whl
 
 # ---- housekeeping ------------------------------------------------------------------------
 

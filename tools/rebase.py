@@ -11,6 +11,7 @@ from tools import (
     carry,
     checkout,
     fetch,
+    lines,
     lock,
     patchfile,
     pristine,
@@ -165,6 +166,7 @@ def begin(project: Project, args: argparse.Namespace, state: State | None) -> St
         way = releases.way(offered, project.pin.version, target) if args.step else [target]
         if target.version == project.pin.version:
             raise ToolError(f"the pin is {target.version} already; there is nothing to do.")
+        note_line(project, target.version)
     elif args.step:
         raise UsageError("STEP=1 goes from release to release; name a release or leave it out.")
     if checkout.exists(project):
@@ -197,6 +199,15 @@ def begin(project: Project, args: argparse.Namespace, state: State | None) -> St
     carry.keep(git, "start", chain.commit)
     rebase_state.save(project, state)
     return state
+
+
+def note_line(project: Project, version: str) -> None:
+    """Say that somebody has done it."""
+    if version in lines.names(project):
+        say(
+            f"note: lines/{version} holds the series on it already, resolved and tested: "
+            f"`make build LINE={version}`"
+        )
 
 
 def blamed(locked: Lock, patches: list[tuple[str, bytes]], error: ToolError) -> str:

@@ -62,18 +62,25 @@ class Observer:
 
         @after("vllm.v1.worker.gpu.spec_decode.speculator")
         def _(module: Any) -> None:
-            original = module.DraftModelSpeculator.compute_draft_logits
+            speculator = module.DraftModelSpeculator
+            # What returns the logits, or, on 0.31.0, what reads them first.
+            returns = hasattr(speculator, "compute_draft_logits")
+            name = "compute_draft_logits" if returns else "_maybe_predict_acceptance"
+            original = getattr(speculator, name)
 
-            def compute_draft_logits(drafter: Any, *args: Any, **kwargs: Any) -> Any:
-                logits = original(drafter, *args, **kwargs)
-                best = logits.float().topk(2).values
-                margins = (best[:, 0] - best[:, 1]).tolist()
-                for slot, margin in zip(drafter.idx_mapping.tolist(), margins, strict=False):
-                    if slot in self._names:
-                        self._proposed.setdefault(self._names[slot], []).append(margin)
-                return logits
+            def observed(drafter: Any, *args: Any, **kwargs: Any) -> Any:
+                result = original(drafter, *args, **kwargs)
+                self._record_margins(drafter, result if returns else args[0])
+                return result
 
-            module.DraftModelSpeculator.compute_draft_logits = compute_draft_logits
+            setattr(speculator, name, observed)
+
+    def _record_margins(self, drafter: Any, logits: Any) -> None:
+        best = logits.float().topk(2).values
+        margins = (best[:, 0] - best[:, 1]).tolist()
+        for slot, margin in zip(drafter.idx_mapping.tolist(), margins, strict=False):
+            if slot in self._names:
+                self._proposed.setdefault(self._names[slot], []).append(margin)
 
     def _record_step(self, scheduler: Any, scheduled: Any, output: Any) -> None:
         step = {}

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
 import itertools
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -179,6 +179,17 @@ def test_what_is_no_line(lined: World, said: Said, argv: tuple[str, ...], words:
     assert sorted((lined.root / "vendor").iterdir()) == before
 
 
+def test_rebase_to_a_release_that_has_a_line_names_it(
+    lined: World, releases: Path, said: Said
+) -> None:
+    said()
+    assert rebase(lined, releases, "1.3.0") == 0
+    assert "lines/1.3.0 holds the series on it already" in said()
+    assert lined.run("rebase", "--abort") == 0
+    assert rebase(lined, releases, "1.4.0") == 0
+    assert "already" not in said()
+
+
 def test_tests_run_on_the_build_of_a_line(lined: World, capfd: pytest.CaptureFixture[str]) -> None:
     def build(*argv: str) -> str:
         capfd.readouterr()
@@ -206,10 +217,11 @@ def test_make_tests_the_patches_of_a_line(
     assert f"-m tools{option} env --print" in done
 
 
-def test_tests_are_those_that_the_patches_of_a_line_name(lined: World) -> None:
-    sys.path.insert(0, str(CI))
-    import series_tests  # noqa: PLC0415 - a script
-
+def test_tests_are_those_that_the_patches_of_a_line_name(
+    lined: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(CI))
+    series_tests = importlib.import_module("series_tests")
     home = inner(lined, "1.3.0").root
     patch = home / "patches" / OLD
     patch.write_text(patch.read_text().replace("tests/test_a.py", "tests/test_b.py"))

@@ -7,7 +7,7 @@ $(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE
 	PROMOTE LOG DIFF LINE REUSE PATCH TESTS LINT ASSISTED_BY,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 # A word that no recipe knows would be taken for another, or for none.
-$(foreach v,CPU STEP CONTINUE ABORT LOG IMPORT QUILT REUSE,$(if $(filter-out 0 1,$($(v))),\
+$(foreach v,CPU STEP CONTINUE ABORT LOG IMPORT QUILT REUSE TESTS LINT,$(if $(filter-out 0 1,$($(v))),\
 	$(error $(v)=$($(v)): $(v) takes 1 or 0)))
 $(if $(filter-out 1 line,$(PROMOTE)),$(error PROMOTE=$(PROMOTE): PROMOTE takes 1 or line))
 # Here and not in the recipe: build applies the series first.

@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Any
 
 import engines
 import latency
@@ -17,6 +18,19 @@ import store
 
 # The tables that a file may hold, and what identifies their rows.
 TABLES = {"engine": engines.TABLES, "latency": {"rows": latency.FIELDS}}
+
+
+def ages(found: list[dict[str, Any]]) -> dict[str | None, int]:
+    """Number the series, older ones lower: in a file that goes on from another they come first.
+
+    Rows of an older series give way to those of a newer one, whichever lane measured them.
+    """
+    age: dict[str | None, int] = {}
+    for data in found:
+        order = list(dict.fromkeys(store.series(run) for run in data["runs"]))
+        for number, series in enumerate(order):
+            age[series] = max(age.get(series, 0), number)
+    return age
 
 
 def merge(out: Path, files: list[Path]) -> str | None:
@@ -33,13 +47,14 @@ def merge(out: Path, files: list[Path]) -> str | None:
             return f"{path} was measured with other settings than {files[0]}; measure it again."
     out.unlink(missing_ok=True)
     made = store.Store(out, TABLES[kind], found[0]["settings"])
-    for data in found:
-        for number, run in enumerate(data["runs"]):
-            made.begin(run)
-            for table in TABLES[kind]:
-                for row in data[table]:
-                    if row["run"] == number:
-                        made.add(table, row, save=False)
+    runs = [(data, number, run) for data in found for number, run in enumerate(data["runs"])]
+    age = ages(found)
+    for data, number, run in sorted(runs, key=lambda found: age[store.series(found[2])]):
+        made.begin(run)
+        for table in TABLES[kind]:
+            for row in data[table]:
+                if row["run"] == number:
+                    made.add(table, row, save=False)
     made.write()
     return None
 

@@ -56,8 +56,13 @@ class Cover:
         return "\n\n".join(parts) + "\n"
 
     def summary(self) -> list[str]:
-        words = self.topic.summary
-        return [words or _paragraphs(self.found["commits"][0]["body"])[0]]
+        if self.topic.summary:
+            return [self.topic.summary]
+        kept = [row for row in self.found["patches"] if not row["left_out"]]
+        # The topic's first, not that of a patch it needs; a message may be its subject alone.
+        at = next((n for n, row in enumerate(kept) if not row["needed_by"]), 0)
+        commit = self.found["commits"][at]
+        return [next(iter(_paragraphs(commit["body"])), commit["subject"])]
 
     def claims(self) -> list[str]:
         return ["\n".join(f"- {row['subject']}" for row in self.found["commits"])]

@@ -123,7 +123,9 @@ def _numbers(project: Project, names: tuple[str, ...], series_id: str) -> list[d
     found: list[dict[str, Any]] = json.loads(done.stdout)
     for figure in found:
         runs = figure["runs"]
-        figure["same_series"] = all(run["host"].get("series_id") == series_id for run in runs)
+        figure["same_series"] = bool(runs) and all(
+            run["host"].get("series_id") == series_id for run in runs
+        )
     return found
 
 

@@ -97,6 +97,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
         found["open"] = evidence.left_open(found, rules)
         files.write(draft / "COVER.md", cover.Cover(rules, found).text().encode())
         outbox.finish(draft, found)
+        outbox.stop_if_edited(project, target)  # the tests may have taken an hour
         outbox.place(draft, target)
     _tell(project, target, found)
     return FINDINGS if found["findings"] else OK

@@ -205,7 +205,7 @@ def note_line(project: Project, version: str) -> None:
     """Say that somebody has done it."""
     if version in lines.names(project):
         say(
-            f"note: lines/{version} holds the series on it already, resolved and tested: "
+            f"note: lines/{version} holds the series on it already (docs/lines.md says what ran): "
             f"`make build LINE={version}`"
         )
 

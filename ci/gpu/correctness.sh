@@ -7,6 +7,7 @@ cd "$(dirname "$0")/../.." || exit 2
 mkdir -p "$2"
 . ci/gpu/site.sh
 model=$(realpath "$1") out=$(realpath "$2")
+python3 -m vllm.series_provenance || exit 1
 python3 tests/gpu/parity.py "$model" "$out/parity.json" > "$out/parity.log" 2>&1; parity=$?
 # Alone, after the other: it profiles how much memory is free.
 python3 tests/gpu/serve.py "$model" "$out/serve.json" > "$out/serve-run.log" 2>&1; serve=$?

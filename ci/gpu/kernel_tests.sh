@@ -8,6 +8,7 @@ cd "$(dirname "$0")/../.." || exit 2
 mkdir -p "$2"
 . ci/gpu/site.sh
 tests=$(realpath "$1") out=$(realpath "$2")
+rm -f "$out"/kernels-*.log
 python3 -m vllm.series_provenance > "$out/provenance.txt"; codes=$?
 kernel_tests() {  # NAME FILE SELECTION
     (cd "$tests/.." && PYTHONPATH=$SITE:. python3 -m pytest -q --noconftest -p no:cacheprovider \

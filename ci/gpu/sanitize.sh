@@ -12,6 +12,7 @@ mkdir -p "$2"
 tests=$(realpath "$1") out=$(realpath "$2")
 shift 2
 [ $# -gt 0 ] || set -- memcheck racecheck
+rm -f "$out"/*check-*.{log,rc}
 compute-sanitizer --help > "$out/sanitizer-help.txt" 2>&1 || {
     echo "compute-sanitizer does not run here; install the CUDA toolkit and put it on PATH." >&2
     exit 2
@@ -31,4 +32,4 @@ for tool in "$@"; do
     sanitize "$tool" plan "" &
 done
 wait
-python3 ci/gpu/sanitizer_report.py "$out"
+python3 ci/gpu/sanitizer_report.py "$out" "$@"

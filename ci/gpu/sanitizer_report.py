@@ -1,4 +1,4 @@
-"""What compute-sanitizer said: `python ci/gpu/sanitizer_report.py FOLDER`.
+"""What compute-sanitizer said: `python ci/gpu/sanitizer_report.py FOLDER TOOL ...`.
 
 Reads TOOL-FILE.log and .rc of ci/gpu/sanitize.sh, on the host of that run; writes sanitizer.json
 beside them. Exit code 1 if a tool found something, a test failed, or a run did not end.
@@ -39,7 +39,7 @@ def main() -> int:
     found = {log.stem: read(log) for log in sorted(folder.glob("*check-*.log"))}
     report = {
         "host": host.facts(),
-        "command": "ci/gpu/sanitize.sh TESTS OUT",
+        "command": " ".join(["ci/gpu/sanitize.sh TESTS OUT", *sys.argv[2:]]),
         "runs": found,
     }
     (folder / "sanitizer.json").write_text(json.dumps(report, indent=1) + "\n")

@@ -46,6 +46,39 @@ def test_rows_keep_the_run_that_made_them(tmp_path: Path) -> None:
     assert len(made["engines"]) == 1
 
 
+def lane(path: Path, old: list[int], new: list[int]) -> Path:
+    """A lane that went on from a file of an older series."""
+    rows = [row(batch) for batch in old] + [row(batch, run=1, rate=2.0) for batch in new]
+    write(path, rows, runs=2)
+    data = json.loads(path.read_text())
+    for run, series in zip(data["runs"], ("old", "new"), strict=True):
+        run["host"] = {"series_id": series}
+    path.write_text(json.dumps(data))
+    return path
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_rows_of_an_older_series_give_way_in_any_lane(
+    tmp_path: Path, order: tuple[int, int]
+) -> None:
+    lanes = [lane(tmp_path / "a.json", [8, 32], [1]), lane(tmp_path / "b.json", [1, 8, 32], [32])]
+    out = tmp_path / "h200-engine.json"
+    assert merge.merge(out, [lanes[n] for n in order]) is None
+    rates = {r["batch"]: r["tokens_per_s"] for r in store.read(out)["rows"]}
+    assert rates == {1: 2.0, 8: 1.0, 32: 2.0}
+
+
+def test_a_lane_that_measured_nothing_takes_nothing_back(tmp_path: Path) -> None:
+    new = lane(tmp_path / "a.json", [8], [1])
+    idle = lane(tmp_path / "b.json", [1, 8], [])
+    data = json.loads(idle.read_text())
+    data["runs"].pop()
+    idle.write_text(json.dumps(data))
+    out = tmp_path / "h200-engine.json"
+    assert merge.merge(out, [new, idle]) is None
+    assert {r["batch"]: r["tokens_per_s"] for r in store.read(out)["rows"]} == {1: 2.0, 8: 1.0}
+
+
 def test_a_file_of_something_else_leaves_what_was_there(tmp_path: Path) -> None:
     out = write(tmp_path / "h200-engine.json", [row(256)])
     before = out.read_text()

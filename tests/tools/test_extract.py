@@ -488,7 +488,7 @@ def test_make_hands_the_settings_on() -> None:
     def commands(target: str, *argv: str) -> str:
         stamps = ["-o", ".venv/.stamp", "-o", ".venv/.stamp-dev"]
         done = subprocess.run(
-            ["make", "-n", *stamps, target, *argv],
+            ["make", "-n", "--no-print-directory", *stamps, target, *argv],
             cwd=proofs.ROOT, capture_output=True, text=True, check=True,
         )  # fmt: skip
         return " ".join(done.stdout.replace("\\\n", " ").split())

@@ -140,7 +140,7 @@ def test_make_refuses_a_word_that_it_would_misread(setting: str, words: str) -> 
 )
 def test_make_passes_on_what_it_was_told(settings: list[str], options: str) -> None:
     done = subprocess.run(
-        ["make", "-n", "-o", ".venv/.stamp", "rebase", *settings],
+        ["make", "-n", "--no-print-directory", "-o", ".venv/.stamp", "rebase", *settings],
         cwd=ROOT, capture_output=True, text=True, check=True,
     )  # fmt: skip
     words = done.stdout.replace("\\\n", " ").split()

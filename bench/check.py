@@ -52,6 +52,12 @@ def files(folder: Path, gpu: str) -> dict[str, dict[str, Any]]:
     return {source: store.read(path) for source, path in paths.items() if path.exists()}
 
 
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Let a command line say which measurements it is about."""
+    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="FOLDER")
+    parser.add_argument("--gpu", default="h200", help="which files: GPU-kernels.json and so on")
+
+
 def name_of(fields: dict[str, Any]) -> str:
     return ", ".join(f"{LABELS.get(name, name)} {value}".strip() for name, value in fields.items())
 
@@ -116,8 +122,7 @@ def report(verdicts: list[Verdict], *, every: bool = False) -> list[str]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=HERE / "results", metavar="FOLDER")
-    parser.add_argument("--gpu", default="h200", help="which files: GPU-kernels.json and so on")
+    add_arguments(parser)
     parser.add_argument("--targets", type=Path, default=HERE / "targets.toml")
     parser.add_argument("--all", action="store_true", help="name every row that is not measured")
     args = parser.parse_args(argv)

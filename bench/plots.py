@@ -15,7 +15,7 @@ import check
 import figures
 import pages
 import store
-from table import PLOTS, RESULTS
+from table import PLOTS
 
 Row = dict[str, Any]
 FP32_TFLOPS = {"h200": 67.0}  # of the data sheet, without tensor cores
@@ -209,8 +209,7 @@ def draw(plt: Any, files: dict[str, Row], gpu: str, out: Path) -> list[Path]:
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
-    parser.add_argument("--gpu", default="h200", help="which files: GPU-kernels.json and so on")
+    check.add_arguments(parser)
     parser.add_argument("--out", type=Path, default=PLOTS, metavar="FOLDER")
     args = parser.parse_args(argv)
     try:

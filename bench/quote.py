@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import check
@@ -53,8 +52,7 @@ def figure(target: dict[str, Any], files: dict[str, dict[str, Any]], gpu: str) -
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", metavar="NAME", help="targets by name; none: all")
-    parser.add_argument("--results", type=Path, default=check.HERE / "results", metavar="FOLDER")
-    parser.add_argument("--gpu", default="h200", help="which files: GPU-kernels.json and so on")
+    check.add_arguments(parser)
     args = parser.parse_args(argv)
     try:
         files = check.files(args.results, args.gpu)

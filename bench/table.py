@@ -17,7 +17,6 @@ import pages
 import store
 
 ROOT = Path(__file__).resolve().parents[1]
-RESULTS = ROOT / "bench" / "results"
 PAGE, PLOTS = ROOT / "docs" / "benchmarks.md", ROOT / "docs" / "plots"
 START, END = "<!-- measured: begin -->", "<!-- measured: end -->"
 
@@ -81,8 +80,7 @@ def outputs(results: Path, gpu: str) -> dict[Path, str]:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--check", action="store_true", help="write nothing, compare")
-    parser.add_argument("--results", type=Path, default=RESULTS, metavar="FOLDER")
-    parser.add_argument("--gpu", default="h200", help="which files: GPU-kernels.json and so on")
+    check.add_arguments(parser)
     args = parser.parse_args(argv)
     try:
         texts = outputs(args.results, args.gpu)

@@ -41,12 +41,9 @@ class Environment:
         self, *argv: str, path: list[Path], cwd: Path | None = None
     ) -> subprocess.CompletedProcess[str]:
         """Run its Python without a GPU and without the user's own packages."""
-        env = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
-        env |= {
+        env = variables() | {
             "PYTHONPATH": os.pathsep.join(str(item) for item in path),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PYTHONNOUSERSITE": "1",
-            "CUDA_VISIBLE_DEVICES": "",
             "HUMMING_DISABLE_PARALLEL_BUILD": "1",  # else an import starts compilers
             "VLLM_NO_USAGE_STATS": "1",
         }
@@ -58,6 +55,16 @@ class Environment:
             text=True,
             check=False,
         )
+
+
+def variables(*steering: str) -> dict[str, str]:
+    """Return the user's variables, for a Python without a GPU and without the user's own packages.
+
+    Left out are those that steer Python, and what begins with `steering`.
+    """
+    steering = ("PYTHON", *steering)
+    kept = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
+    return kept | {"PYTHONNOUSERSITE": "1", "CUDA_VISIBLE_DEVICES": ""}
 
 
 def lock_file(project: Project) -> Path:

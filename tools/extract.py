@@ -38,7 +38,6 @@ from tools.git import Git
 from tools.lock import Lock
 from tools.policy import Policy
 from tools.project import Project
-from tools.prove import LIMIT
 from tools.say import say
 from tools.testrun import Run, Runner, Subject
 
@@ -129,7 +128,7 @@ def _tests(
         return table
     env = environment.given(project, args.env)
     table["environment"] = env.identity
-    runner = Runner(project, git, env, LIMIT)
+    runner = Runner(project, git, env, testrun.LIMIT)
     subject = Subject(chain.tree, chain.tree, tuple(table["paths"]), testrun.PASSED)
     done = runner.recall(subject)
     if done is None:

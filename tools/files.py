@@ -8,9 +8,17 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+
+
+def digest(content: Mapping[str, bytes]) -> str:
+    """Return one hash of several files, by name."""
+    whole = hashlib.sha256()
+    for name in sorted(content):
+        whole.update(f"{name} {len(content[name])}\n".encode() + content[name])
+    return whole.hexdigest()
 
 
 def write(path: Path, data: bytes) -> bool:

@@ -9,7 +9,6 @@ back what differs. docs/lines.md says why folders and not branches.
 from __future__ import annotations
 
 import argparse
-import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -98,11 +97,11 @@ def lay_out(project: Project, version: str) -> Project:
     target = home(project, version)
     line = Project(target, project.root)
     content = whole(project, version)
-    stamp = digest(content)
+    stamp = files.digest(content)
     made = _read(target / MADE_FROM)
     if made is not None and made.decode() != stamp:
         there = copied(target)
-        if digest(there) != made.decode() and there != content:
+        if files.digest(there) != made.decode() and there != content:
             raise ConflictError(
                 f"lines/{version} and its copy in {project.short(target)} both changed; keep the "
                 f"copy's patches aside, delete {project.short(target / MADE_FROM)}, and run this "
@@ -137,9 +136,9 @@ def store(project: Project, version: str) -> None:
     target = home(project, version)
     staging.finish(Project(target, project.root))
     content = copied(target)
-    if digest(content) != (_read(target / MADE_FROM) or b"").decode():
+    if files.digest(content) != (_read(target / MADE_FROM) or b"").decode():
         write(project, version, content)
-        files.write(target / MADE_FROM, digest(content).encode())
+        files.write(target / MADE_FROM, files.digest(content).encode())
 
 
 def write(project: Project, version: str, content: Content) -> None:
@@ -173,13 +172,6 @@ def stop_if_unsaved(project: Project, version: str) -> None:
     if (line.root / PIN).is_file() and checkout.exists(line):
         checkout.recover(line.git)
         checkout.stop_if_unsaved(line, line.git, "")
-
-
-def digest(content: Content) -> str:
-    whole = hashlib.sha256()
-    for name in sorted(content):
-        whole.update(f"{name} {len(content[name])}\n".encode() + content[name])
-    return whole.hexdigest()
 
 
 def _read(path: Path) -> bytes | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from tools import headers, patchfile, stack
 from tools.errors import ToolError, UsageError
 from tools.git import Git
-from tools.lock import Lock
+from tools.lock import Lock, Step
 
 Files = list[tuple[str, bytes]]
 
@@ -55,10 +55,10 @@ def _needed(content: dict[str, bytes], own: list[str]) -> dict[str, str]:
 
 def lay(git: Git, base: str, files: Files, picked: Picked) -> Lock:
     """Lay the patches over the pristine tree; name the prerequisite that is not declared."""
-    at = base
+    steps: list[Step] = []
     for count, (name, data) in enumerate(picked.files):
         try:
-            _, _, at = stack.import_patch(git, at, name, data)
+            steps.append(stack.lay(git, steps[-1].commit if steps else base, name, data))
         except ToolError as error:
             missing = undeclared(git, base, files, picked, count)
             if not missing:
@@ -67,7 +67,7 @@ def lay(git: Git, base: str, files: Files, picked: Picked) -> Lock:
                 f"{name} does not apply without {', '.join(missing)}; declare it with "
                 f"'Depends: {' '.join(missing)}' in {name}, or rework the patch."
             ) from error
-    return stack.build(git, base, picked.files)
+    return Lock(git.tree(base), base, tuple(steps))
 
 
 def undeclared(git: Git, base: str, files: Files, picked: Picked, count: int) -> list[str]:

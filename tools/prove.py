@@ -17,7 +17,7 @@ import json
 import tempfile
 from pathlib import Path
 
-from tools import environment, files, grid, headers, patchfile, prefixes, testrun, verify
+from tools import environment, files, grid, headers, outbox, patchfile, prefixes, testrun, verify
 from tools.environment import Environment
 from tools.errors import FINDINGS, OK, ToolError, UsageError
 from tools.grid import APPLIES, COMPILES, FAILS, IMPORTS, PASSES, Row
@@ -26,9 +26,6 @@ from tools.prefixes import Importer, Prefix
 from tools.project import Project
 from tools.say import data, say
 from tools.testrun import FAILED, PASSED, Runner, Subject
-
-OUT = "out"
-LIMIT = 3600
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -44,7 +41,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--limit",
         type=int,
         metavar="SECONDS",
-        default=LIMIT,
+        default=testrun.LIMIT,
         help="give a run of tests up after this time (default: %(default)s)",
     )
 
@@ -69,7 +66,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
     for finding in findings:
         data(finding)
     proven = sum(row.proven for row in rows)
-    where = project.root / OUT / "prove.json"
+    where = project.root / outbox.OUT / "prove.json"
     table = {"series_id": series_id, "rows": [grid.as_json(row) for row in rows]}
     files.write(where, (json.dumps(table, indent=1) + "\n").encode())
     say(f"prove: {proven} of {len(rows)} patches proven; {project.short(where)}")

@@ -176,11 +176,15 @@ def patch_id(git: Git, diff: bytes) -> str:
     return git.out("patch-id", "--stable", stdin=diff).split(" ")[0]
 
 
+def lay(git: Git, parent: str, name: str, data: bytes) -> Step:
+    """Import one patch of a series."""
+    patch, tree, commit = import_patch(git, parent, name, data)
+    return Step(name, patchfile.digest(data), patch_id(git, patch.diff), tree, commit)
+
+
 def build(git: Git, base: str, files: list[tuple[str, bytes]]) -> Lock:
     """Import a whole series; return the chain it gives."""
     steps: list[Step] = []
-    at = base
     for name, data in files:
-        patch, tree, at = import_patch(git, at, name, data)
-        steps.append(Step(name, patchfile.digest(data), patch_id(git, patch.diff), tree, at))
+        steps.append(lay(git, steps[-1].commit if steps else base, name, data))
     return Lock(git.tree(base), base, tuple(steps))

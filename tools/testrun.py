@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
 
-from tools import files
+from tools import environment, files
 from tools.environment import Environment
 from tools.errors import ToolError
 from tools.git import Git
@@ -28,6 +28,7 @@ NOTHING = "no test ran"
 ABORTED = "aborted"
 FOLDER = "tests"
 MEMORY = "prove"  # in the cache
+LIMIT = 3600  # seconds of one run, unless told otherwise
 FORMAT = 1  # raise it when a record means something else
 # pytest's exit codes
 GOOD, BAD, INTERRUPTED, EMPTY = 0, 1, 2, 5
@@ -77,7 +78,7 @@ class Runner:
         self.env = env
         self.limit = limit
         self.script = project.root / "ci" / "interpreted.py"
-        self.harness = _digest(project.root, [self.script, *_harness(project.root)])
+        self.harness = _harness(project.root, self.script)
 
     def recall(self, subject: Subject) -> Run | None:
         """Return what is remembered of a run; anything but the wanted outcome never is."""
@@ -121,7 +122,7 @@ class Runner:
                 stdin=subprocess.PIPE,  # the leash
                 stdout=out,
                 stderr=out,
-                env=_environment(),
+                env=environment.variables("PYTEST_"),  # nor what steers pytest
                 start_new_session=True,
             )
             try:
@@ -200,20 +201,6 @@ def need(project: Project, env: Environment) -> None:
         )
 
 
-def _harness(root: Path) -> list[Path]:
-    return sorted((root / "tests" / "harness").glob("*.py"))
-
-
-def _digest(root: Path, paths: list[Path]) -> str:
-    whole = hashlib.sha256()
-    for path in paths:
-        content = path.read_bytes()
-        whole.update(f"{path.relative_to(root)} {len(content)}\n".encode() + content)
-    return whole.hexdigest()
-
-
-def _environment() -> dict[str, str]:
-    """Return the environment without what steers pytest or Python."""
-    steering = ("PYTHON", "PYTEST_")
-    env = {key: value for key, value in os.environ.items() if not key.startswith(steering)}
-    return env | {"PYTHONNOUSERSITE": "1", "CUDA_VISIBLE_DEVICES": ""}
+def _harness(root: Path, script: Path) -> str:
+    paths = [script, *(root / "tests" / "harness").glob("*.py")]
+    return files.digest({path.relative_to(root).as_posix(): path.read_bytes() for path in paths})

@@ -14,9 +14,9 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 
 import host
+from test_counts import counts
 
 SUMMARY = re.compile(r"(?:ERROR|RACECHECK) SUMMARY: (.*)")
-TOLD = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected)")
 TIMED_OUT = 124
 
 
@@ -29,8 +29,8 @@ def read(log: Path) -> dict[str, object]:
     return {
         "exit_code": code,
         "summary": "stopped" if code == TIMED_OUT else said[-1].strip() if said else "none",
-        "tests": {name: int(count) for count, name in TOLD.findall(ends[-1] if ends else "")},
-        "passed_lines": len(re.findall(r"PASSED", text)),
+        "tests": counts(ends[-1]) if ends else {},
+        "passed_lines": text.count("PASSED"),
     }
 
 

@@ -19,24 +19,28 @@ SAID = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected)")
 SECONDS = re.compile(r" in ([\d.]+)s")
 
 
+def counts(line: str) -> dict[str, int]:
+    """Return how many tests passed, failed and so on, by pytest's last line."""
+    return {name: int(count) for count, name in SAID.findall(line)}
+
+
 def main() -> int:
     folder = Path(sys.argv[1])
     found: dict[str, dict[str, float]] = {}
     for log in sorted(folder.glob("kernels-*.log")):
         lines = log.read_text(errors="replace").strip().splitlines()
         last = lines[-1] if lines else ""
-        counts = {name: int(count) for count, name in SAID.findall(last)}
         seconds = SECONDS.search(last)
-        found[log.stem] = counts | ({"seconds": float(seconds[1])} if seconds else {})
+        found[log.stem] = counts(last) | ({"seconds": float(seconds[1])} if seconds else {})
     report = {
         "host": host.facts(),
         "command": "ci/gpu/kernel_tests.sh TESTS OUT",
-        "passed": sum(int(counts.get("passed", 0)) for counts in found.values()),
+        "passed": sum(int(said.get("passed", 0)) for said in found.values()),
         "files": found,
     }
     (folder / "tests.json").write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))
-    return 0 if found and all(counts.get("passed") for counts in found.values()) else 1
+    return 0 if found and all(said.get("passed") for said in found.values()) else 1
 
 
 if __name__ == "__main__":

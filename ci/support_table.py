@@ -18,7 +18,7 @@ def page() -> str:
         f"| {refusal.feature} | {refusal.setting} | {refusal.cure} | `{refusal.name}` |"
         for refusal in gate.GDN_RECOVERSSM_REFUSALS
     ]
-    example = next(r for r in gate.GDN_RECOVERSSM_REFUSALS if r.name == "prefix_caching")
+    example = next(r for r in gate.GDN_RECOVERSSM_REFUSALS if r.name == "kv_connector")
     served = ", ".join(f"`{name}`" for name in gate.GDN_RECOVERSSM_ARCHITECTURES)
     return "\n".join(
         [

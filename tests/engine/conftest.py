@@ -50,7 +50,10 @@ def run_engine(
         "PYTHONPATH": f"{build}{os.pathsep}{TESTS}",
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
-        "VLLM_CPU_OMP_THREADS_BIND": str(cpu),
+        # Each rank has a name for it.
+        "VLLM_CPU_OMP_THREADS_BIND": "|".join(
+            [str(cpu)] * scenario["engine"].get("tensor_parallel_size", 1)
+        ),
     }
     job = subprocess.run(
         [sys.executable, "-m", "harness.drive", str(request), str(result)],

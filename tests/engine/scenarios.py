@@ -149,6 +149,45 @@ def overlap() -> Scenario:
     )
 
 
+# A block of the cache groups, which the checkpoint's state makes so large.
+BLOCK = 640
+LONG = dict(text=BLOCK - 3, copy=BLOCK - 10, sums=BLOCK - 5)
+
+
+@functools.cache
+def long_documents() -> dict[str, list[int]]:
+    tasks = Tasks(777, docstrings())
+    return {name: tasks.document(name, BLOCK + 160) for name in LONG}
+
+
+def prefix_cache(
+    window: bool, speculation: str = "mtp", cached: bool = True, **engine: Any
+) -> Scenario:
+    """Requests come over a block's end while they decode; others go on from what they said, two of
+    them from the same block at once.
+
+    Every boundary's state is kept, not only what a repeated prompt would use.
+    """
+    run = scenario(
+        speculation, [], window, enable_prefix_caching=cached, max_model_len=1024,
+        max_num_batched_tokens=2048, **engine,
+    )  # fmt: skip
+    if cached:
+        run["engine"]["prefix_cache_retention_interval"] = None
+    requests = run["requests"]
+    for name, length in LONG.items():
+        requests[name] = dict(prompt=long_documents()[name][:length], max_tokens=40)
+    for name, said in (("copy", 25), ("sums", 20), ("text", 12)):
+        requests[f"{name}_again"] = dict(prompt=[], continues=[name, said], max_tokens=20)
+    requests["copy_too"] = dict(prompt=[10], continues=["copy", 25], max_tokens=20)
+    return run | dict(watch=[], poison="records" if window else False)
+
+
+def two_ranks(run: Scenario, **more: Any) -> Scenario:
+    """The same on two tensor-parallel ranks, whose states are not looked at."""
+    return run | dict(engine=run["engine"] | dict(tensor_parallel_size=2), watch=[]) | more
+
+
 SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "none": reference,
     "ngram_window": lambda: ngram(window=True),
@@ -162,5 +201,13 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "mtp_snapshot": lambda: mtp(window=False),
     "chunks_snapshot": lambda: one_token_chunks(window=False),
     "half_snapshot": lambda: half_state(window=False),
+    "cache_window": lambda: prefix_cache(window=True),
+    "cache_snapshot": lambda: prefix_cache(window=False),
+    "cache_ngram": lambda: prefix_cache(window=True, speculation="ngram"),
+    "cache_async": lambda: prefix_cache(window=True, async_scheduling=True),
+    "cache_cold": lambda: prefix_cache(window=False, speculation="none", cached=False),
+    "ranks_chunks": lambda: two_ranks(one_token_chunks(window=True)),
+    "ranks_cache": lambda: two_ranks(prefix_cache(window=True)),
+    "ranks_disagree": lambda: two_ranks(half_state(window=True), disagree=4),
     "plain": lambda: reference() | dict(mode="plain"),
 }

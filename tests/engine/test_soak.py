@@ -25,6 +25,7 @@ def test_a_storm_changes_no_answer_and_leaves_nothing(tmp_path: pathlib.Path) ->
     options += ["--storm", "12", "--interpreted", "--enforce-eager", "--max-model-len", "768"]
     options += ["--max-num-seqs", "5", "--num-gpu-blocks-override", str(BLOCKS)]
     options += ["--kv-cache-memory-bytes", str(64 << 20)]
+    options += ["--least-cached", "0"]  # so few blocks keep no prefix
     done = subprocess.run(
         [sys.executable, str(TESTS / "soak" / "soak.py"), str(checkpoint()), str(out), *options],
         env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600, check=False,

@@ -27,7 +27,6 @@ import host
 PORT = 8731
 README = [
     "--use-replayssm",
-    "--no-enable-prefix-caching",
     "--speculative-config",
     '{"method": "mtp", "num_speculative_tokens": 3}',
 ]

@@ -6,26 +6,31 @@ engine    keyword arguments of the engine
 watch     requests whose recurrent state is kept, in RESULT.npz
 drafts    name -> the most drafts of its first, second, ... step with any, over and over
           (see drafts.py)
-requests  name -> {prompt, max_tokens, step}: added before that step (default 0)
-poison    whether to write NaN over all that no later step may read (see poison.py)
+requests  name -> {prompt, max_tokens, step}: added before that step (default 0); with `continues`,
+          [name, n], the prompt follows that request's prompt and the first n tokens it has said
+poison    whether to write NaN over all that no later step may read, or "records", with a prefix
+          cache (see poison.py)
 aborts    name -> step before which it is aborted
 preempt   step before which all running requests are preempted
+disagree  step in which the second rank takes one token less of each request for accepted
 """
 
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import sys
 import time
 from typing import Any
 
 import harness
-from harness import hooks, interpreter, poison
+from harness import hooks, interpreter, poison, ranks
 from harness.drafts import limit_drafts
 from harness.observe import Observer
 
 START = time.monotonic()
+SCENARIO = "GDNWINDOW_SCENARIO"  # its file, for ranks in processes of their own
 DEFAULTS: dict[str, Any] = dict(
     skip_tokenizer_init=True,
     enforce_eager=True,
@@ -49,8 +54,14 @@ class Player:
         waiting, aborts = dict(scenario["requests"]), dict(scenario.get("aborts", {}))
         step = 0
         while waiting or self.engine.has_unfinished_requests():
-            for name in [n for n, request in waiting.items() if request.get("step", 0) <= step]:
-                self._add(name, waiting.pop(name))
+            for name in [n for n, request in waiting.items() if self._is_due(request, step)]:
+                request = waiting.pop(name)
+                if "continues" in request:
+                    first, said = request["continues"]
+                    before = self.outputs[first].outputs[0].token_ids[:said]
+                    prompt = [*scenario["requests"][first]["prompt"], *before, *request["prompt"]]
+                    request = request | {"prompt": prompt}
+                self._add(name, request)
             stopped = [name for name, at in aborts.items() if at <= step]
             if stopped:
                 self.engine.abort_request(stopped)
@@ -62,6 +73,11 @@ class Player:
                 self.outputs[output.request_id] = output
             step += 1
         assert not aborts, f"requests ended before their abort: {sorted(aborts)}"
+
+    def _is_due(self, request: dict[str, Any], step: int) -> bool:
+        first = self.outputs.get(request.get("continues", [None])[0])
+        is_said = "continues" not in request or (first is not None and first.finished)
+        return request.get("step", 0) <= step and is_said
 
     def _add(self, name: str, request: dict[str, Any]) -> None:
         from vllm import SamplingParams
@@ -100,13 +116,21 @@ class Player:
         return result
 
 
-def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
+def install(scenario: dict[str, Any]) -> None:
+    """What a process that runs the model needs."""
     harness.install(scenario["mode"])
+    if scenario.get("poison"):
+        poison.install(blocks=scenario["poison"] != "records")
+    if "disagree" in scenario:
+        ranks.install(scenario["disagree"])
+
+
+def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
+    install(scenario)
     ids: dict[str, str] = {}
     observer = Observer(lambda request_id: ids[request_id], scenario.get("watch", ()))
-    observer.install(runner=scenario["mode"] == "kernels")
-    if scenario.get("poison"):
-        poison.install()
+    is_here = scenario["engine"].get("tensor_parallel_size", 1) == 1
+    observer.install(runner=scenario["mode"] == "kernels" and is_here)
     limit_drafts(scenario.get("drafts", {}), lambda request_id: ids[request_id])
     from vllm import LLM
 
@@ -140,5 +164,8 @@ def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
     llm.llm_engine.engine_core.shutdown()  # at exit it would leave shared memory files
 
 
-if __name__ == "__main__":
+if __name__ == "__mp_main__":
+    install(json.loads(pathlib.Path(os.environ[SCENARIO]).read_text()))
+elif __name__ == "__main__":
+    os.environ[SCENARIO] = sys.argv[1]
     run(json.loads(pathlib.Path(sys.argv[1]).read_text()), pathlib.Path(sys.argv[2]))

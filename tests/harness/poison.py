@@ -10,7 +10,8 @@ from harness import records
 from harness.hooks import after
 
 
-def install() -> None:
+def install(blocks: bool = True) -> None:
+    """Without `blocks`, records alone: a block without an owner may be cached."""
     poisoned: set[int] = set()
 
     @after("vllm.v1.worker.gpu.model_runner")
@@ -20,7 +21,7 @@ def install() -> None:
         def postprocess(runner: Any, *args: Any, **kwargs: Any) -> None:
             original(runner, *args, **kwargs)
             owned = _owned_blocks(runner)
-            free = set(range(runner.kv_cache_config.num_blocks)) - owned
+            free = set(range(runner.kv_cache_config.num_blocks)) - owned if blocks else set()
             for group, layer in _window_layers(runner):
                 _poison_records(runner, group, layer)
                 # All groups share the pool; blocks of full attention are zeroed when they get an

@@ -3,7 +3,8 @@
 Every request is asked twice: calmly, a few at a time, and in a storm of many at once in which some
 clients disconnect and state blocks run out, so that requests are preempted. Exit code 1 unless
 all that stayed is answered, with the tokens of the calm run or parting from them at a near tie, the
-storm preempted, and afterwards no state block is held and memory is where it was.
+storm preempted and found prefixes in the cache, and afterwards no state block is held and memory
+is where it was.
 """
 
 from __future__ import annotations
@@ -128,13 +129,16 @@ def soak(args: argparse.Namespace, process: subprocess.Popen[bytes]) -> dict[str
     after = metrics(args.port)
     stayed = [(calm[i], answer) for i, answer in zip(order, answers, strict=True) if answer]
     margins = [m for a, b in stayed if (m := parted(a, b)) is not None]
-    preempted = after["vllm:num_preemptions_total"] - before["vllm:num_preemptions_total"]
+    preempted, cached = (
+        after[name] - before[name]
+        for name in ("vllm:num_preemptions_total", "vllm:prefix_cache_hits_total")
+    )
     found: dict[str, Any] = {
         "requests": len(asks), "block_size": int(block[1]),
         "left": sum(a.leaves_after is not None for a in asks),
         "structured": sum(a.regex is not None for a in asks), "answered": len(stayed),
         "equal": len(stayed) - len(margins), "parted_at_ties": sorted(round(m, 4) for m in margins),
-        "preempted": int(preempted), "idle_after": idle,
+        "preempted": int(preempted), "cached_tokens": int(cached), "idle_after": idle,
         "accepted_tokens": int(after["vllm:spec_decode_num_accepted_tokens_total"]),
         "drafts": int(after["vllm:spec_decode_num_drafts_total"]),
         "gpu_gib": memory, "calm_s": round(calm_seconds, 1), "storm_s": round(storm_seconds, 1),
@@ -146,6 +150,7 @@ def soak(args: argparse.Namespace, process: subprocess.Popen[bytes]) -> dict[str
             "not all that stayed were answered": len(stayed) < len(asks) - found["left"],
             "answers differ beyond ties": any(m > TIE_NATS for m in margins),
             "nothing was preempted": preempted <= 0,
+            f"only {cached:.0f} tokens were found in the cache": cached < args.least_cached,
             "state blocks or requests are left": not idle,
             f"GPU memory grew by {grown:.2f} GiB": grown > GROWTH_GIB,
         }.items()
@@ -164,6 +169,7 @@ def main() -> int:
     parser.add_argument("--most-tokens", type=int, default=96)
     parser.add_argument("--calm", type=int, default=4, help="requests at once at first")
     parser.add_argument("--storm", type=int, default=96, help="requests at once then")
+    parser.add_argument("--least-cached", type=int, default=1, metavar="TOKENS")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")

@@ -41,7 +41,12 @@ class Session:
     def items(self, legs: list[plan.Leg]) -> list[plan.Item]:
         """Return what a party has still to measure."""
         turns = plan.turns(legs, self.args.batches, self.args.repeats)
-        return [item for item in turns if not self.found.has("rows", item.fields)]
+        wanted = {"none", "real", *self.args.levels}
+        return [
+            item
+            for item in turns
+            if item.level in wanted and not self.found.has("rows", item.fields)
+        ]
 
     def start(self, leg: plan.Leg) -> Worker:
         command = [
@@ -53,6 +58,8 @@ class Session:
         ]
         command += ["--drafts", str(leg.drafts or 1), "--batches", *map(str, self.args.batches)]
         command += ["--compiled"] * self.args.compiled
+        if self.args.ranks > 1:
+            command += ["--ranks", str(self.args.ranks), "--executor", self.args.executor]
         command += ["--tiny", str(self.args.tiny)] if leg.geometry == "tiny" else []
         log = self.found.path.parent / "logs" / f"{leg.name.replace(' ', '-')}.log"
         return Worker(leg.name, command, log)
@@ -142,6 +149,10 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--modes", nargs="+", default=list(plan.MODES), choices=sorted(modes.MODES))
     found.add_argument("--batches", type=int, nargs="+")
     found.add_argument("--repeats", type=int)
+    levels = list(plan.LEVELS[1])
+    found.add_argument("--levels", nargs="+", choices=levels, default=levels, help="of acceptance")
+    found.add_argument("--ranks", type=int, default=1, help="tensor-parallel, a GPU each")
+    found.add_argument("--executor", choices=["mp", "ray"], default="mp", help="of several ranks")
     found.add_argument(
         "--alone", action="store_true", help="one engine at a time, with the GPU to itself"
     )
@@ -178,15 +189,18 @@ def main() -> int:
         print(reason, file=sys.stderr)
         return 2
     facts = host.facts()
-    name = f"{host.slug(facts['gpu'])}-engine{'-quick' * args.quick}.json"
+    ranks = {"ranks": args.ranks, "executor": args.executor} if args.ranks > 1 else {}
+    said = f"-tp{args.ranks}{'-ray' * (args.executor == 'ray')}" if ranks else ""
+    name = f"{host.slug(facts['gpu'])}{said}-engine{'-quick' * args.quick}.json"
     settings = host.comparable(facts) | {
         "compiled": args.compiled, "steps": plan.STEPS, "kv_gib": args.kv_gib,
-        "max_batch": max(args.batches),
+        "max_batch": max(args.batches), **ranks,
     }  # fmt: skip
     try:
         found = store.Store(store.place(args.out, RESULTS, name), TABLES, settings)
         groups = plan.groups(chosen(args), args.modes, alone=args.alone)
-        parties = plan.parties(groups, args.gpu_gib or 0.96 * facts["gpu_memory_gib"], args.kv_gib)
+        gpu_gib = args.gpu_gib or 0.96 * facts["gpu_memory_gib"]
+        parties = plan.parties(groups, gpu_gib, args.kv_gib, args.ranks)
     except (store.UnreadableError, ValueError) as error:
         print(error, file=sys.stderr)
         return 2

@@ -45,6 +45,13 @@ def capture_sizes(most: int, query: int) -> list[int]:
     return sorted({n * width for n in requests for width in {1, query}})
 
 
+def on_ranks(ranks: int, executor: str) -> dict[str, Any]:
+    """Arguments for several tensor-parallel ranks; the executor is mp or ray."""
+    if ranks == 1:
+        return {}
+    return {"tensor_parallel_size": ranks, "distributed_executor_backend": executor}
+
+
 def engine_arguments(
     mode: Mode,
     model: str,

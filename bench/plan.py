@@ -64,9 +64,9 @@ class Leg:
         size = override or geometry.KV_GIB[self.geometry]
         return size if self.drafts else min(size, PLAIN_KV_GIB)
 
-    def gib(self, override: int | None = None) -> float:
-        """GPU memory that the engine takes, at most."""
-        return geometry.WEIGHTS_GIB[self.geometry] + self.kv_gib(override)
+    def gib(self, override: int | None = None, ranks: int = 1) -> float:
+        """Memory that the engine takes of a GPU, at most; ranks share the weights."""
+        return geometry.WEIGHTS_GIB[self.geometry] / ranks + self.kv_gib(override)
 
     @property
     def levels(self) -> dict[str, float | None]:
@@ -113,7 +113,9 @@ def groups(
     return found
 
 
-def parties(found: list[list[Leg]], gpu_gib: float, override: int | None = None) -> list[list[Leg]]:
+def parties(
+    found: list[list[Leg]], gpu_gib: float, override: int | None = None, ranks: int = 1
+) -> list[list[Leg]]:
     """Groups packed, in their order, into engines that fit the GPU together.
 
     A group that does not fit is cut: its engines without speculation start on their own. One
@@ -122,13 +124,13 @@ def parties(found: list[list[Leg]], gpu_gib: float, override: int | None = None)
     made: list[list[Leg]] = []
     room, seats = 0.0, 0
     for group in found:
-        whole = sum(leg.gib(override) for leg in group) <= gpu_gib
+        whole = sum(leg.gib(override, ranks) for leg in group) <= gpu_gib
         plain = [leg for leg in group if not leg.drafts]
         pieces = [group] if whole else [[leg for leg in group if leg.drafts], plain]
         if any(leg.alone for leg in group):
             pieces = [[leg] for leg in group]
         for piece in filter(None, pieces):
-            need = sum(leg.gib(override) for leg in piece)
+            need = sum(leg.gib(override, ranks) for leg in piece)
             if need > gpu_gib:
                 raise ValueError(
                     f"{', '.join(leg.name for leg in piece)} need {need:.0f} GiB together and the "

@@ -8,7 +8,8 @@ extension keeps the stable ABI from torch 2.11 on.
     python ci/gpu/pack.py OUT --wheel dist/vllm-0.33.0+gdnwindow.1-...whl
 
 writes OUT/bundle-00 (all but the core extension: enough for tests of Triton kernels) and
-OUT/bundle-01 (the core extension), archives that ci/gpu/site.sh unpacks there. Left out:
+OUT/bundle-01 (the core extension), archives that ci/gpu/site.sh unpacks there, and with --ray
+OUT/bundle-02, the release of Ray that 0.33.0's requirements name, less its libraries. Left out:
 FlashInfer, cutlass-dsl, tilelang, DeepGEMM, FlashAttention 2 and the MoE extension. So
 pick the Triton GDN prefill backend (additional_config {"gdn_prefill_backend": "triton"})
 and VLLM_USE_FLASHINFER_SAMPLER=0; full attention uses FlashAttention 3.
@@ -39,7 +40,9 @@ EXTENSIONS = {
     "_rust_tool_parser.abi3.so",
     "_vllm_fa3_C.abi3.so",
 }
+RAY = ["ray==2.56.1", "msgpack==1.2.4"]
 DROP = (
+    *(f"ray/{part}/" for part in ("rllib", "jars", "cpp", "serve", "tune", "dashboard/client")),
     "vllm/third_party/deep_gemm/",
     "vllm/third_party/fmha_sm100/",
     "vllm/vllm-rs",
@@ -67,25 +70,44 @@ def wanted(name: str) -> bool:
     return True
 
 
+def unpack(wheel: Path, site: Path) -> None:
+    """Lay out what travels of a wheel, programs as programs."""
+    with zipfile.ZipFile(wheel) as archive:
+        for member in archive.infolist():
+            if wanted(member.filename):
+                path = Path(archive.extract(member, site))
+                if member.external_attr >> 16 & 0o111:
+                    path.chmod(0o755)
+
+
+def files_in(site: Path) -> list[str]:
+    return sorted(p.relative_to(site).as_posix() for p in site.rglob("*") if p.is_file())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("out", type=Path)
     parser.add_argument("--wheel", type=Path, required=True)
+    parser.add_argument("--ray", action="store_true", help="also bundle-02, for that executor")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         site = Path(scratch, "site")
         packages = (HERE / "packages.txt").read_text().split()
         for wheel in [*download(packages, Path(scratch, "wheels")), args.wheel]:
-            with zipfile.ZipFile(wheel) as archive:
-                archive.extractall(site, filter(wanted, archive.namelist()))
+            unpack(wheel, site)
         (site / STANDS_IN).touch()
-        paths = sorted(p.relative_to(site).as_posix() for p in site.rglob("*") if p.is_file())
+        paths = files_in(site)
+        parts = [[p for p in paths if p != CORE], [CORE]]
+        if args.ray:
+            for wheel in download(RAY, Path(scratch, "ray")):
+                unpack(wheel, site)
+            parts.append(sorted({*files_in(site)} - {*paths}))
         for old in args.out.glob("bundle-*"):
             old.unlink()
-        for index, names in enumerate([[p for p in paths if p != CORE], [CORE]]):
+        for index, names in enumerate(parts):
             packed = args.out / f"bundle-{index:02d}"
             with tarfile.open(packed, "w:xz", preset=6) as archive:
                 for name in names:

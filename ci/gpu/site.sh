@@ -13,4 +13,6 @@ for slice in "$SLICES"/bundle-*; do
     fi
 done
 export PYTHONPATH=$SITE VLLM_USE_FLASHINFER_SAMPLER=0 VLLM_NO_USAGE_STATS=1 PYTHONUNBUFFERED=1
+# NVLink multicast of one program can take the GPUs of a shared host out of service.
+export NCCL_NVLS_ENABLE=0 TORCH_SYMM_MEM_DISABLE_MULTICAST=1 VLLM_ALLREDUCE_USE_SYMM_MEM=0
 export HF_HUB_OFFLINE=1 TRANSFORMERS_OFFLINE=1

@@ -2,7 +2,8 @@
 
 `python tests/gpu/parity.py MODEL OUT.json` runs every mode in a process of its own, all at once,
 and compares answers of 160 and of 4,096 tokens, and of prompts found in the prefix cache with the
-same ones computed. Exit code 1 if a mode fails or a comparison that must hold does not.
+same ones computed. With `--ranks 2 --executors mp ray` it compares two tensor-parallel ranks, on
+two GPUs, with one. Exit code 1 if a mode fails or a comparison that must hold does not.
 """
 
 from __future__ import annotations
@@ -39,11 +40,39 @@ TIES = [
 ]
 TIE_NATS = 0.07  # one bf16 step of a logit near 10
 ANSWERS = {"rows": "", "long": ", long"}
+# On several ranks, for each executor; one rank beside them.
+ALONE = {"window": ["window"], "window cached": ["window", "--cached"]}
+ON_RANKS = {
+    "{} window": ["window"],
+    "{} window eager": ["window", "--eager"],
+    "{} window cached": ["window", "--cached"],
+    "{} snapshot": ["snapshot"],
+    "{} none": ["none"],
+}
+RANK_TIES = [
+    ("{} window", "window"),
+    ("{} window", "{} window eager"),
+    ("{} window", "{} snapshot"),
+    ("{} window", "{} none"),
+]
 
 
-def run_all(model: str, scratch: Path) -> dict[str, Any]:
+def on_ranks(
+    ranks: int, executors: list[str]
+) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
+    """What to run and to compare on several ranks."""
+    runs, ties = dict(ALONE), []
+    for executor in executors:
+        label = f"{executor} x{ranks}"
+        where = ["--ranks", str(ranks), "--executor", executor]
+        runs |= {name.format(label): [*words, *where] for name, words in ON_RANKS.items()}
+        ties += [(a.format(label), b.format(label)) for a, b in RANK_TIES]
+    return runs, ties
+
+
+def run_all(model: str, scratch: Path, runs: dict[str, list[str]]) -> dict[str, Any]:
     jobs = {}
-    for name, arguments in RUNS.items():
+    for name, arguments in runs.items():
         out = scratch / f"{name.replace(' ', '-')}.json"
         command = [sys.executable, str(HERE / "tiny_engine.py"), model, arguments[0], str(out)]
         with out.with_suffix(".log").open("w") as log:
@@ -88,18 +117,23 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
+    parser.add_argument("--ranks", type=int, default=1, help="tensor-parallel, a GPU each")
+    parser.add_argument("--executors", nargs="+", default=["mp"], choices=["mp", "ray"])
     args = parser.parse_args()
+    runs, ties = RUNS, TIES
+    if args.ranks > 1:
+        runs, ties = on_ranks(args.ranks, args.executors)
     with tempfile.TemporaryDirectory() as scratch:
-        results = run_all(args.model, Path(scratch))
+        results = run_all(args.model, Path(scratch), runs)
     comparisons: dict[str, dict[str, Any]] = {}
-    bad = [name for name in RUNS if name not in results]
-    for a, b in TIES:
+    bad = [name for name in runs if name not in results]
+    for a, b in ties:
         if a in results and b in results:
             for answers, label in ANSWERS.items():
                 found = compare(results[a][answers], results[b][answers])
                 comparisons[f"{a} / {b}{label}"] = found
-    for name in ("window cached", "snapshot cached"):
-        if name in results:
+    for name in results:
+        if name.endswith(" cached"):
             run = results[name]
             cached = [row["cached"] for row in run["warm"]]
             comparisons[f"{name}, warm / cold"] = compare(run["warm"], run["cold"]) | {

@@ -82,6 +82,8 @@ def main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("--cached", action="store_true")
+    parser.add_argument("--ranks", type=int, default=1)
+    parser.add_argument("--executor", default="mp", help="mp or ray, of several ranks")
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--long-tokens", type=int, default=4096)
     args = parser.parse_args()
@@ -99,6 +101,7 @@ def main() -> None:
         max_num_seqs=8,
         kv_cache_memory_bytes=1 << 30,
         disable_log_stats=False,
+        **modes.on_ranks(args.ranks, args.executor),
         **more,
     )
     import os

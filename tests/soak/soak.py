@@ -13,16 +13,14 @@ import argparse
 import asyncio
 import json
 import random
-import re
-import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
-import aiohttp
-from requests_mix import Answer, Ask, draw, parted
+from client import Client
+from requests_mix import Answer, draw, parted
+from server import Server, command, serving
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
@@ -30,124 +28,54 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import host
 from engine import process_memory_gib
 from parity import TIE_NATS
-from serve import HOST, README
 
-TESTS = Path(__file__).resolve().parents[1]
 PORT = 8753
 GROWTH_GIB = 0.25  # of GPU memory in a storm, for workspaces of batches not seen before
 
 
-def exposed(port: int) -> str:
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        return str(answer.read().decode())
-
-
-def metrics(port: int) -> dict[str, float]:
-    """Sums over labels of the server's numbers."""
-    found: dict[str, float] = {}
-    for line in exposed(port).splitlines():
-        if line and not line.startswith("#"):
-            name, value = line.split("{")[0].split(" ")[0], line.rsplit(" ", 1)[1]
-            found[name] = found.get(name, 0) + float(value)
-    return found
-
-
-class Client:
-    """Asks one server."""
-
-    def __init__(self, model: str, port: int) -> None:
-        self.model, self.url = model, f"http://127.0.0.1:{port}/v1/completions"
-
-    async def ask(self, session: aiohttp.ClientSession, ask: Ask, *, stay: bool) -> Answer | None:
-        """Return the answer, None to a client that went away."""
-        body = ask.body(self.model) | ({"stream": False} if stay else {})
-        async with session.post(self.url, json=body) as reply:
-            if reply.status != 200:
-                raise RuntimeError(f"status {reply.status}: {(await reply.text())[:300]}")
-            if not body["stream"]:
-                return Answer.of(await reply.json())
-            chunks = 0
-            async for _ in reply.content:
-                chunks += 1
-                if chunks > 2 * (ask.leaves_after or 0):  # a blank line follows each chunk
-                    reply.close()
-                    return None
-        return None
-
-    async def all(self, asks: list[Ask], at_once: int, *, stay: bool) -> list[Answer | None]:
-        gate = asyncio.Semaphore(at_once)
-        timeout = aiohttp.ClientTimeout(total=1800)
-        connector = aiohttp.TCPConnector(limit=0)
-        async with aiohttp.ClientSession(timeout=timeout, connector=connector) as session:
-
-            async def one(ask: Ask) -> Answer | None:
-                async with gate:
-                    return await self.ask(session, ask, stay=stay)
-
-            return await asyncio.gather(*map(one, asks))
-
-
-def wait_until(what: Any, seconds: float, process: subprocess.Popen[bytes]) -> bool:
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline and process.poll() is None:
-        try:
-            if what():
-                return True
-        except OSError:
-            pass
-        time.sleep(0.5)
-    return False
-
-
-def is_idle(port: int) -> bool:
-    found = metrics(port)
-    busy = ("num_requests_running", "num_requests_waiting", "kv_cache_usage_perc")
-    return not any(found[f"vllm:{name}"] for name in busy)
-
-
-def soak(args: argparse.Namespace, process: subprocess.Popen[bytes]) -> dict[str, Any]:
-    if not wait_until(lambda: metrics(args.port), 600, process):
+def soak(args: argparse.Namespace, server: Server) -> dict[str, Any]:
+    if not server.until(server.metrics, 600):
         raise RuntimeError("the server did not start")
-    block = re.search(r'vllm:cache_config_info{.*\bblock_size="(\d+)"', exposed(args.port))
-    assert block is not None
-    asks = draw(args.seed, args.requests, most_tokens=args.most_tokens, block=int(block[1]))
+    block = server.block_size()
+    asks = draw(args.seed, args.requests, most_tokens=args.most_tokens, block=block)
     client = Client(args.model, args.port)
     started = time.monotonic()
     calm = asyncio.run(client.all(asks, args.calm, stay=True))
-    calm_seconds, before, memory = (
-        time.monotonic() - started,
-        metrics(args.port),
-        [process_memory_gib()],
-    )
-    order = list(range(len(asks)))
-    random.Random(args.seed + 1).shuffle(order)
-    started = time.monotonic()
-    answers = asyncio.run(client.all([asks[i] for i in order], args.storm, stay=False))
+    calm_seconds, before = time.monotonic() - started, server.metrics()
+    memory = [process_memory_gib()]
+    order, rng = list(range(len(asks))), random.Random(args.seed + 1)
+    pairs: list[tuple[Answer | None, Answer | None]] = []
+    started, storms = time.monotonic(), 0
+    while not storms or time.monotonic() - started < args.seconds:
+        rng.shuffle(order)
+        answers = asyncio.run(client.all([asks[i] for i in order], args.storm, stay=False))
+        pairs += zip((calm[i] for i in order), answers, strict=True)
+        memory.append(process_memory_gib())
+        storms += 1
     storm_seconds = time.monotonic() - started
-    memory.append(process_memory_gib())
-    idle = wait_until(lambda: is_idle(args.port), 60, process)
-    after = metrics(args.port)
-    stayed = [(calm[i], answer) for i, answer in zip(order, answers, strict=True) if answer]
+    idle = server.until(server.is_idle, 60)
+    after = server.metrics()
+    stayed = [(a, b) for a, b in pairs if a and b]
     margins = [m for a, b in stayed if (m := parted(a, b)) is not None]
+    left = storms * sum(a.leaves_after is not None for a in asks)
     preempted, cached = (
         after[name] - before[name]
         for name in ("vllm:num_preemptions_total", "vllm:prefix_cache_hits_total")
     )
     found: dict[str, Any] = {
-        "requests": len(asks), "block_size": int(block[1]),
-        "left": sum(a.leaves_after is not None for a in asks),
-        "structured": sum(a.regex is not None for a in asks), "answered": len(stayed),
+        "requests": len(pairs), "storms": storms, "block_size": block, "left": left,
+        "structured": storms * sum(a.regex is not None for a in asks), "answered": len(stayed),
         "equal": len(stayed) - len(margins), "parted_at_ties": sorted(round(m, 4) for m in margins),
         "preempted": int(preempted), "cached_tokens": int(cached), "idle_after": idle,
         "accepted_tokens": int(after["vllm:spec_decode_num_accepted_tokens_total"]),
         "drafts": int(after["vllm:spec_decode_num_drafts_total"]),
         "gpu_gib": memory, "calm_s": round(calm_seconds, 1), "storm_s": round(storm_seconds, 1),
     }  # fmt: skip
-    grown = 0.0 if None in memory else float(memory[1] or 0) - float(memory[0] or 0)
+    grown = 0.0 if None in memory else float(memory[-1] or 0) - float(memory[0] or 0)
     found["failed"] = [
         name
         for name, bad in {
-            "not all that stayed were answered": len(stayed) < len(asks) - found["left"],
+            "not all that stayed were answered": len(stayed) < len(pairs) - left,
             "answers differ beyond ties": any(m > TIE_NATS for m in margins),
             "nothing was preempted": preempted <= 0,
             f"only {cached:.0f} tokens were found in the cache": cached < args.least_cached,
@@ -169,27 +97,19 @@ def main() -> int:
     parser.add_argument("--most-tokens", type=int, default=96)
     parser.add_argument("--calm", type=int, default=4, help="requests at once at first")
     parser.add_argument("--storm", type=int, default=96, help="requests at once then")
+    parser.add_argument("--seconds", type=float, default=0, help="storms until then, one at least")
     parser.add_argument("--least-cached", type=int, default=1, metavar="TOKENS")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")
     args, more = parser.parse_known_args()  # more goes to the server
-    program = ["-m", "vllm.entrypoints.cli.main", "serve"]
-    if args.interpreted:
-        program = [str(TESTS / "soak" / "interpreted_server.py")]
-    command = [sys.executable, *program, args.model, *README, *HOST]
-    command += ["--port", str(args.port), *more]
-    log = args.out.with_suffix(".log")
-    with log.open("wb") as stream:
-        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
+    words = command(args.model, args.port, more, interpreted=args.interpreted)
+    with serving(words, args.port, args.out.with_suffix(".log")) as server:
         try:
-            found = soak(args, process)
+            found = soak(args, server)
         except Exception as error:
-            print(f"{error}\n{log.read_text(errors='replace')[-4000:]}", file=sys.stderr)
+            print(f"{error}\n{server.said()}", file=sys.stderr)
             return 1
-        finally:
-            process.terminate()
-            process.wait(60)
     report = {"host": host.facts(), "command": host.command(), **found}
     args.out.write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(found, indent=1))

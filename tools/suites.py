@@ -1,0 +1,169 @@
+"""Run files of tests over the CPU build, each once; keep what became of each test by its id."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from tools import cpu, environment, files, testrun
+from tools.acceptance import ENGINE
+from tools.environment import Environment
+from tools.errors import ToolError
+from tools.project import Project
+from tools.say import say
+
+MEMORY = "promotion"  # in the cache
+FORMAT = 1  # raise it when a record means something else
+# What the tests are made of besides the series.
+PARTS = (
+    "ci",
+    "bench",
+    *(f"tests/{name}" for name in ("engine", "gpu", "harness", "soak", "tinymodel")),
+)
+# xunit1 names the file of a test; the default names modules, which a path cannot be told from.
+JUNIT = ("-o", "junit_family=xunit1")
+FACTS = "import json, host; print(json.dumps(host.facts()))"
+GOOD, BAD, SKIPPED = range(3)  # places of a count
+
+
+class Suites:
+    """Runs the units of the list in the test environment, and remembers those that passed."""
+
+    def __init__(self, project: Project, env: Environment, build: Path, limit: int) -> None:
+        self.project, self.env, self.build, self.limit = project, env, build, limit
+        self.facts = host_facts(project, env, build)
+        self.key = [FORMAT, self.facts["series_id"], env.identity, _made_of(project.root)]
+
+    def run(self, unit: str) -> dict[str, Any]:
+        """Return the run of a unit, as a ledger has it; a remembered one if all passed."""
+        record = self._record(unit)
+        try:
+            known: dict[str, Any] = json.loads(record.read_bytes())
+        except (OSError, ValueError):
+            known = {}  # not there, or half a file of somebody's full disk
+        if known.get("unit") == unit:
+            say(f"promotion: {unit}: {summary(known)}, as remembered")
+            return known
+        log = self.project.cache / "logs" / f"promotion-{unit.replace('/', '-')}.log"
+        say(f"promotion: {unit}: running; what pytest says is in {self.project.short(log)}")
+        found = self._run(unit, log)
+        say(f"promotion: {unit}: {summary(found)}")
+        if found["outcome"] == testrun.PASSED:
+            files.write(record, (json.dumps(found) + "\n").encode())
+        return found
+
+    def _run(self, unit: str, log: Path) -> dict[str, Any]:
+        start = time.monotonic()
+        with tempfile.TemporaryDirectory(prefix=".promotion-", dir=self.project.cache) as scratch:
+            report = Path(scratch) / "report.xml"
+            code = testrun.leashed(
+                [*self._command(unit), f"--junitxml={report}", *JUNIT],
+                log,
+                self.limit,
+                environment.variables("PYTEST_") | self._variables(),
+                self.project.root,
+            )
+            done = testrun.Run(testrun.ABORTED, 0, reason=f"it took longer than {self.limit} s")
+            if code is not None:
+                done = testrun.judge(code, report)
+            found = counts(report, self._rootdir(unit), self.project)
+        return {
+            "on": "cpu", "unit": unit, "host": self.facts, "outcome": done.outcome,
+            "reason": done.reason, "seconds": round(time.monotonic() - start, 1), "tests": found,
+        }  # fmt: skip
+
+    def _rootdir(self, unit: str) -> Path:
+        return self.project.root if unit == ENGINE else self.project.checkout
+
+    def _command(self, unit: str) -> list[str]:
+        if unit == ENGINE:
+            return [str(self.env.python), "-m", "pytest", "-q", "-p", "no:cacheprovider", ENGINE]
+        script = self.project.root / "ci" / "interpreted.py"
+        tree = self.project.checkout
+        return [
+            sys.executable, str(script), str(self.env.folder), str(self.build), str(tree),
+            str(tree / unit),
+        ]  # fmt: skip
+
+    def _variables(self) -> dict[str, str]:
+        return {
+            "GDNWINDOW_CPU_BUILD": str(self.build),
+            "GDNWINDOW_CACHE": str(self.project.cache),
+        }
+
+    def _record(self, unit: str) -> Path:
+        text = json.dumps([*self.key, unit])
+        return self.project.cache / MEMORY / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def host_facts(project: Project, env: Environment, build: Path) -> dict[str, Any]:
+    """Ask the product what it is: the series of what ran, not that of the lock."""
+    done = env.run("-c", FACTS, path=[build, project.root / "bench"], cwd=project.root)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no reason"])[-1]
+        raise ToolError(f"the CPU build does not say what it is ({last}); run `make env` again.")
+    found: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return {**found, "cpu": _cpu(), "cores": len(os.sched_getaffinity(0))}
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return ""
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else ""
+
+
+def counts(report: Path, rootdir: Path, project: Project) -> dict[str, list[int]]:
+    """Return how many cases of each test passed, failed and were skipped, by id.
+
+    What could not be collected is under the path of its file.
+    """
+    found: dict[str, list[int]] = {}
+    try:
+        cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314 - pytest wrote it
+    except (OSError, ET.ParseError):
+        return found
+    for case in cases:
+        is_bad = case.find("failure") is not None or case.find("error") is not None
+        place = BAD if is_bad else SKIPPED if case.find("skipped") is not None else GOOD
+        found.setdefault(_id(case, rootdir, project), [0, 0, 0])[place] += 1
+    return dict(sorted(found.items()))
+
+
+def _id(case: ET.Element, rootdir: Path, project: Project) -> str:
+    name, file = case.get("name", ""), case.get("file", "")
+    is_module = not case.get("classname")  # what pytest failed to collect
+    path = Path(os.path.normpath(rootdir / (f"{name.replace('.', '/')}.py" if is_module else file)))
+    for folder in (project.checkout, project.root):
+        if path.is_relative_to(folder):
+            path = path.relative_to(folder)
+            break
+    return path.as_posix() if is_module else f"{path.as_posix()}::{name.partition('[')[0]}"
+
+
+def summary(run: dict[str, Any]) -> str:
+    good, bad, skipped = (sum(row[place] for row in run["tests"].values()) for place in range(3))
+    reason = f" ({run['reason']})" if run["reason"] else ""
+    text = f"{run['outcome']}{reason}; {good} passed, {bad} failed, {skipped} skipped"
+    return f"{text}; {run['seconds']:.0f} s"
+
+
+def _made_of(root: Path) -> str:
+    paths = [path for part in PARTS for path in sorted((root / part).rglob("*.py"))]
+    return files.digest({path.relative_to(root).as_posix(): path.read_bytes() for path in paths})
+
+
+def prepare(project: Project, limit: int) -> Suites:
+    """Return what runs the units; the environment must be there."""
+    env = environment.default(project)
+    testrun.need(project, env)
+    return Suites(project, env, cpu.unpacked(project), limit)

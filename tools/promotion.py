@@ -23,6 +23,7 @@ from tools.judgement import FAILED
 from tools.project import Project
 from tools.say import data, say
 
+Runs = dict[tuple[str, str], dict[str, Any]]  # by host and unit
 HOSTS = ("cpu", "gpu", "none")
 
 
@@ -86,24 +87,31 @@ def run(project: Project, args: argparse.Namespace) -> int:
         for number, unit in enumerate(units, 1):
             say(f"promotion: {number} of {len(units)}")
             runs["cpu", unit] = suite.run(unit)
-    table = ledger.assemble(project, listed, series_id, list(runs.values()))
-    files.write(project.root / ledger.FILE, ledger.text(table).encode())
-    files.write(project.root / promotion_page.FILE, promotion_page.page(table).encode())
+            _write(project, listed, series_id, runs)
+    table = _write(project, listed, series_id, runs)
     for row in table["requirements"]:
         data(f"{row['verdict']:<8} {row['id']}")
     data(ledger.last_line(table))
     return FINDINGS if ledger.counts(table)[FAILED] else OK
 
 
-def _known(project: Project, series_id: str) -> dict[tuple[str, str], dict[str, Any]]:
+def _write(
+    project: Project, listed: acceptance.Acceptance, series_id: str, runs: Runs
+) -> dict[str, Any]:
+    """Write ledger and page, whole, whatever comes next."""
+    table = ledger.assemble(project, listed, series_id, list(runs.values()))
+    files.write(project.root / ledger.FILE, ledger.text(table).encode())
+    files.write(project.root / promotion_page.FILE, promotion_page.page(table).encode())
+    return table
+
+
+def _known(project: Project, series_id: str) -> Runs:
     """Return the runs of this series in the committed ledger."""
     rows = ledger.runs_of(project)
     return {(r["on"], r["unit"]): r for r in rows if r["host"].get("series_id") == series_id}
 
 
-def _take(
-    project: Project, listed: acceptance.Acceptance, path: Path
-) -> dict[tuple[str, str], dict[str, Any]]:
+def _take(project: Project, listed: acceptance.Acceptance, path: Path) -> Runs:
     """Take one file: a ledger's runs, or results of a GPU."""
     try:
         table = json.loads(path.read_bytes())

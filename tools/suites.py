@@ -21,12 +21,9 @@ from tools.say import say
 
 MEMORY = "promotion"  # in the cache
 FORMAT = 1  # raise it when a record means something else
-# What the tests are made of besides the series.
-PARTS = (
-    "ci",
-    "bench",
-    *(f"tests/{name}" for name in ("engine", "gpu", "harness", "soak", "tinymodel")),
-)
+# What tests are made of besides the series: those of the patches, and more in the engine's.
+HARNESS = ("ci", "tests/harness")
+PARTS = (*HARNESS, "bench", *(f"tests/{name}" for name in ("engine", "gpu", "soak", "tinymodel")))
 # xunit1 names the file of a test; the default names modules, which a path cannot be told from.
 JUNIT = ("-o", "junit_family=xunit1")
 FACTS = "import json, host; print(json.dumps(host.facts()))"
@@ -39,11 +36,11 @@ class Suites:
     def __init__(self, project: Project, env: Environment, build: Path, limit: int) -> None:
         self.project, self.env, self.build, self.limit = project, env, build, limit
         self.facts = host_facts(project, env, build)
-        self.key = [FORMAT, self.facts["series_id"], env.identity, _made_of(project.root)]
+        self.key = [FORMAT, self.facts["series_id"], env.identity]
 
     def run(self, unit: str) -> dict[str, Any]:
         """Return the run of a unit, as a ledger has it; a remembered one if all passed."""
-        record = self._record(unit)
+        record = self._record(unit)  # named before it runs: its files may change meanwhile
         try:
             known: dict[str, Any] = json.loads(record.read_bytes())
         except (OSError, ValueError):
@@ -99,7 +96,8 @@ class Suites:
         }
 
     def _record(self, unit: str) -> Path:
-        text = json.dumps([*self.key, unit])
+        made_of = _made_of(self.project.root, PARTS if unit == ENGINE else HARNESS)
+        text = json.dumps([*self.key, unit, made_of])
         return self.project.cache / MEMORY / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
 
 
@@ -157,8 +155,8 @@ def summary(run: dict[str, Any]) -> str:
     return f"{text}; {run['seconds']:.0f} s"
 
 
-def _made_of(root: Path) -> str:
-    paths = [path for part in PARTS for path in sorted((root / part).rglob("*.py"))]
+def _made_of(root: Path, parts: tuple[str, ...]) -> str:
+    paths = [path for part in parts for path in sorted((root / part).rglob("*.py"))]
     return files.digest({path.relative_to(root).as_posix(): path.read_bytes() for path in paths})
 
 

@@ -22,8 +22,8 @@ from tools.say import say
 MEMORY = "promotion"  # in the cache
 FORMAT = 1  # raise it when a record means something else
 # What tests are made of besides the series: those of the patches, and more in the engine's.
-HARNESS = ("ci", "tests/harness")
-PARTS = (*HARNESS, "bench", *(f"tests/{name}" for name in ("engine", "gpu", "soak", "tinymodel")))
+HARNESS = ("ci/interpreted.py", "tests/harness/*.py")
+PARTS = ("bench/*.py", *(f"tests/{name}/*.py" for name in ("engine", "gpu", "soak", "tinymodel")))
 # xunit1 names the file of a test; the default names modules, which a path cannot be told from.
 JUNIT = ("-o", "junit_family=xunit1")
 FACTS = "import json, host; print(json.dumps(host.facts()))"
@@ -96,7 +96,8 @@ class Suites:
         }
 
     def _record(self, unit: str) -> Path:
-        made_of = _made_of(self.project.root, PARTS if unit == ENGINE else HARNESS)
+        more = PARTS if unit == ENGINE else ()
+        made_of = _made_of(self.project.root, (*HARNESS, *more))
         text = json.dumps([*self.key, unit, made_of])
         return self.project.cache / MEMORY / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
 
@@ -155,8 +156,8 @@ def summary(run: dict[str, Any]) -> str:
     return f"{text}; {run['seconds']:.0f} s"
 
 
-def _made_of(root: Path, parts: tuple[str, ...]) -> str:
-    paths = [path for part in parts for path in sorted((root / part).rglob("*.py"))]
+def _made_of(root: Path, patterns: tuple[str, ...]) -> str:
+    paths = [path for pattern in patterns for path in sorted(root.glob(pattern))]
     return files.digest({path.relative_to(root).as_posix(): path.read_bytes() for path in paths})
 
 

@@ -1,7 +1,8 @@
 """What pytest said of the kernel tests on a GPU: `python ci/gpu/test_counts.py FOLDER`.
 
-Reads the kernels-NAME.log files of a run of ci/gpu/kernel_tests.sh, on the host of that run;
-writes tests.json beside them. Exit code 1 if a log ends without passed tests.
+Reads the kernels-NAME.log and .xml files of a run of ci/gpu/kernel_tests.sh, on the host of that
+run; writes tests.json beside them: the counts of each file, and by a test's id how many of its
+cases passed, failed and were skipped. Exit code 1 if a log ends without passed tests.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import json
 import re
 import sys
 from pathlib import Path
+from xml.etree import ElementTree as ET
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 
@@ -22,6 +24,20 @@ SECONDS = re.compile(r" in ([\d.]+)s")
 def counts(line: str) -> dict[str, int]:
     """Return how many tests passed, failed and so on, by pytest's last line."""
     return {name: int(count) for count, name in SAID.findall(line)}
+
+
+def outcomes(reports: list[Path]) -> dict[str, list[int]]:
+    """Return what became of each test; what could not be collected is under its file's path."""
+    found: dict[str, list[int]] = {}
+    for report in reports:
+        for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it
+            name, is_module = case.get("name", ""), not case.get("classname")
+            path = f"{name.replace('.', '/')}.py" if is_module else case.get("file", "")
+            is_bad = case.find("failure") is not None or case.find("error") is not None
+            place = 1 if is_bad else 2 if case.find("skipped") is not None else 0
+            key = path if is_module else f"{path}::{name.partition('[')[0]}"
+            found.setdefault(key, [0, 0, 0])[place] += 1
+    return dict(sorted(found.items()))
 
 
 def main() -> int:
@@ -37,6 +53,7 @@ def main() -> int:
         "command": "ci/gpu/kernel_tests.sh TESTS OUT",
         "passed": sum(int(said.get("passed", 0)) for said in found.values()),
         "files": found,
+        "tests": outcomes(sorted(folder.glob("kernels-*.xml"))),
     }
     (folder / "tests.json").write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))

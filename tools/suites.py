@@ -10,9 +10,8 @@ import tempfile
 import time
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree as ET
 
-from tools import cpu, environment, files, testrun
+from tools import cpu, environment, files, junit, testrun
 from tools.acceptance import ENGINE
 from tools.environment import Environment
 from tools.errors import ToolError
@@ -24,10 +23,7 @@ FORMAT = 1  # raise it when a record means something else
 # What tests are made of besides the series: those of the patches, and more in the engine's.
 HARNESS = ("ci/interpreted.py", "tests/harness/*.py")
 PARTS = ("bench/*.py", *(f"tests/{name}/*.py" for name in ("engine", "gpu", "soak", "tinymodel")))
-# xunit1 names the file of a test; the default names modules, which a path cannot be told from.
-JUNIT = ("-o", "junit_family=xunit1")
 FACTS = "import json, host; print(json.dumps(host.facts()))"
-GOOD, BAD, SKIPPED = range(3)  # places of a count
 
 
 class Suites:
@@ -61,7 +57,7 @@ class Suites:
         with tempfile.TemporaryDirectory(prefix=".promotion-", dir=self.project.cache) as scratch:
             report = Path(scratch) / "report.xml"
             code = testrun.leashed(
-                [*self._command(unit), f"--junitxml={report}", *JUNIT],
+                [*self._command(unit), f"--junitxml={report}", *junit.OPTIONS],
                 log,
                 self.limit,
                 environment.variables("PYTEST_") | self._variables(),
@@ -70,7 +66,9 @@ class Suites:
             done = testrun.Run(testrun.ABORTED, 0, reason=f"it took longer than {self.limit} s")
             if code is not None:
                 done = testrun.judge(code, report)
-            found = counts(report, self._rootdir(unit), self.project)
+            found = junit.counts(
+                report, self._rootdir(unit), (self.project.checkout, self.project.root)
+            )
         return {
             "on": "cpu", "unit": unit, "host": self.facts, "outcome": done.outcome,
             "reason": done.reason, "seconds": round(time.monotonic() - start, 1), "tests": found,
@@ -119,34 +117,6 @@ def _cpu() -> str:
         return ""
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     return names[0] if names else ""
-
-
-def counts(report: Path, rootdir: Path, project: Project) -> dict[str, list[int]]:
-    """Return how many cases of each test passed, failed and were skipped, by id.
-
-    What could not be collected is under the path of its file.
-    """
-    found: dict[str, list[int]] = {}
-    try:
-        cases = ET.parse(report).getroot().iter("testcase")  # noqa: S314 - pytest wrote it
-    except (OSError, ET.ParseError):
-        return found
-    for case in cases:
-        is_bad = case.find("failure") is not None or case.find("error") is not None
-        place = BAD if is_bad else SKIPPED if case.find("skipped") is not None else GOOD
-        found.setdefault(_id(case, rootdir, project), [0, 0, 0])[place] += 1
-    return dict(sorted(found.items()))
-
-
-def _id(case: ET.Element, rootdir: Path, project: Project) -> str:
-    name, file = case.get("name", ""), case.get("file", "")
-    is_module = not case.get("classname")  # what pytest failed to collect
-    path = Path(os.path.normpath(rootdir / (f"{name.replace('.', '/')}.py" if is_module else file)))
-    for folder in (project.checkout, project.root):
-        if path.is_relative_to(folder):
-            path = path.relative_to(folder)
-            break
-    return path.as_posix() if is_module else f"{path.as_posix()}::{name.partition('[')[0]}"
 
 
 def summary(run: dict[str, Any]) -> str:

@@ -11,11 +11,14 @@ import json
 import re
 import sys
 from pathlib import Path
-from xml.etree import ElementTree as ET
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+ROOT = Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "bench"))
+sys.path.append(str(ROOT))
 
 import host
+
+from tools import junit
 
 SAID = re.compile(r"(\d+) (passed|failed|errors?|skipped|deselected)")
 SECONDS = re.compile(r" in ([\d.]+)s")
@@ -26,20 +29,6 @@ def counts(line: str) -> dict[str, int]:
     return {name: int(count) for count, name in SAID.findall(line)}
 
 
-def outcomes(reports: list[Path]) -> dict[str, list[int]]:
-    """Return what became of each test; what could not be collected is under its file's path."""
-    found: dict[str, list[int]] = {}
-    for report in reports:
-        for case in ET.parse(report).getroot().iter("testcase"):  # noqa: S314 - pytest wrote it
-            name, is_module = case.get("name", ""), not case.get("classname")
-            path = f"{name.replace('.', '/')}.py" if is_module else case.get("file", "")
-            is_bad = case.find("failure") is not None or case.find("error") is not None
-            place = 1 if is_bad else 2 if case.find("skipped") is not None else 0
-            key = path if is_module else f"{path}::{name.partition('[')[0]}"
-            found.setdefault(key, [0, 0, 0])[place] += 1
-    return dict(sorted(found.items()))
-
-
 def main() -> int:
     folder = Path(sys.argv[1])
     found: dict[str, dict[str, float]] = {}
@@ -48,12 +37,18 @@ def main() -> int:
         last = lines[-1] if lines else ""
         seconds = SECONDS.search(last)
         found[log.stem] = counts(last) | ({"seconds": float(seconds[1])} if seconds else {})
+    tests: dict[str, list[int]] = {}
+    for path in sorted(folder.glob("kernels-*.xml")):
+        # A file's tests may be in several reports.
+        for name, row in junit.counts(path).items():
+            known = tests.get(name, [0, 0, 0])
+            tests[name] = [a + b for a, b in zip(known, row, strict=True)]
     report = {
         "host": host.facts(),
         "command": "ci/gpu/kernel_tests.sh TESTS OUT",
         "passed": sum(int(said.get("passed", 0)) for said in found.values()),
         "files": found,
-        "tests": outcomes(sorted(folder.glob("kernels-*.xml"))),
+        "tests": tests,
     }
     (folder / "tests.json").write_text(json.dumps(report, indent=1) + "\n")
     print(json.dumps(report, indent=1))

@@ -46,13 +46,13 @@ class Suites:
             return known
         log = self.project.cache / "logs" / f"promotion-{unit.replace('/', '-')}.log"
         say(f"promotion: {unit}: running; what pytest says is in {self.project.short(log)}")
-        found = self._run(unit, log)
+        found = self.execute(unit, log)
         say(f"promotion: {unit}: {summary(found)}")
         if found["outcome"] == testrun.PASSED:
             files.write(record, (json.dumps(found) + "\n").encode())
         return found
 
-    def _run(self, unit: str, log: Path) -> dict[str, Any]:
+    def execute(self, unit: str, log: Path) -> dict[str, Any]:
         start = time.monotonic()
         with tempfile.TemporaryDirectory(prefix=".promotion-", dir=self.project.cache) as scratch:
             report = Path(scratch) / "report.xml"

@@ -105,7 +105,7 @@ test-engine: env $(DEV_STAMP) ## the patched engine for real, on a CPU
 	@set -- $$($(TOOLS) env --print); GDNWINDOW_CPU_BUILD=$$2 \
 		GDNWINDOW_CACHE="$(abspath $(CACHE))" $$1/bin/python -m pytest -q tests/engine $(ARGS)
 
-test-bench: env $(DEV_STAMP) $(BENCH_STAMP) ## the benchmarks' own code, on tiny shapes on a CPU
+test-bench: env $(DEV_STAMP) $(BENCH_STAMP) ## the benchmarks' own code on a CPU, and what deploy/ names
 	@$(VENV)/bin/python -m pytest -q tests/bench $(ARGS)
 	@$(VENV)/bin/python ci/bench_tests.py $$($(TOOLS) env --print) $(ARGS)
 

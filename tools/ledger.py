@@ -7,6 +7,7 @@ has those can make it again and compare.
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 from tools import judgement, promotion_page, witness
@@ -25,11 +26,8 @@ Table = dict[str, Any]
 
 
 def assemble(project: Project, acceptance: Acceptance, series_id: str, runs: list[Table]) -> Table:
-    """Judge every requirement; runs of another series are not evidence."""
-    mine = sorted(
-        (run for run in runs if run["host"].get("series_id") == series_id),
-        key=lambda run: (run["on"], run["unit"]),
-    )
+    """Judge every requirement by the runs, all of this series, and bench/results."""
+    mine = sorted(runs, key=lambda run: (run["on"], run["unit"]))
     found = witness.collect(project, acceptance, series_id, mine)
     rows = []
     for one in acceptance.requirements:
@@ -45,9 +43,8 @@ def text(table: Table) -> str:
     return json.dumps(table, indent=1, ensure_ascii=False) + "\n"
 
 
-def load(project: Project) -> Table:
-    """Read the committed ledger."""
-    path = project.root / FILE
+def load(path: Path) -> Table:
+    """Read a ledger."""
     try:
         table = json.loads(path.read_bytes())
         if not isinstance(table, dict) or table.get("format") != FORMAT:
@@ -63,7 +60,7 @@ def load(project: Project) -> Table:
             if row["verdict"] not in (PASSED, FAILED, NOT_RUN):
                 raise TypeError(f"{row['id']} has no verdict")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UsageError(f"{FILE} is no ledger ({error}); restore it with git checkout.") from None
+        raise UsageError(f"{path} is no ledger ({error}); restore it with git checkout.") from None
     return table
 
 
@@ -71,13 +68,13 @@ def runs_of(project: Project) -> list[Table]:
     """Return the runs of tests that the committed ledger holds, none if there is no ledger."""
     if not (project.root / FILE).exists():
         return []
-    found: list[Table] = load(project)["runs"]
+    found: list[Table] = load(project.root / FILE)["runs"]
     return found
 
 
 def check(project: Project, acceptance: Acceptance, series_id: str) -> Table:
     """Return the committed ledger; refuse one that does not follow from what it names."""
-    table = load(project)
+    table = load(project.root / FILE)
     others = {
         str(table["series_id"]),
         *(str(run["host"].get("series_id")) for run in table["runs"]),

@@ -69,9 +69,12 @@ def run(project: Project, args: argparse.Namespace) -> int:
         table = ledger.check(project, listed, series_id)
         data(ledger.last_line(table))
         return FINDINGS if ledger.counts(table)[FAILED] else OK
-    runs = _known(project, series_id)
+    known = ledger.runs_of(project)
     for path in args.sources:
-        runs |= _take(project, listed, path)
+        known += _take(project, listed, path)
+    # Of this series alone: a run of another one must not take the place of one of this.
+    mine = [run for run in known if run["host"].get("series_id") == series_id]
+    runs: Runs = {(run["on"], run["unit"]): run for run in mine}
     gpus = gpu_jobs.gpus()
     host = args.host or ("gpu" if gpus else "cpu")
     if host == "gpu":
@@ -105,19 +108,14 @@ def _write(
     return table
 
 
-def _known(project: Project, series_id: str) -> Runs:
-    """Return the runs of this series in the committed ledger."""
-    rows = ledger.runs_of(project)
-    return {(r["on"], r["unit"]): r for r in rows if r["host"].get("series_id") == series_id}
-
-
-def _take(project: Project, listed: acceptance.Acceptance, path: Path) -> Runs:
-    """Take one file: a ledger's runs, or results of a GPU."""
+def _take(project: Project, listed: acceptance.Acceptance, path: Path) -> list[dict[str, Any]]:
+    """Take one file: a ledger, whose runs are returned, or results of a GPU."""
     try:
         table = json.loads(path.read_bytes())
     except (OSError, ValueError) as error:
         raise UsageError(f"{path} cannot be read ({error}); name another.") from None
-    if isinstance(table, dict) and table.keys() == ledger.KEYS:
-        return {(run["on"], run["unit"]): run for run in table["runs"]}
+    if isinstance(table, dict) and "requirements" in table:
+        found: list[dict[str, Any]] = ledger.load(path)["runs"]
+        return found
     say(f"promotion: taken: {project.short(gpu_jobs.take(project, listed, path))}")
-    return {}
+    return []

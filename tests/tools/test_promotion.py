@@ -54,7 +54,7 @@ def test_the_list_names_tests_targets_and_files_that_exist() -> None:
 
 
 def test_the_page_shows_the_committed_ledger() -> None:
-    table = ledger.load(Project(ROOT))
+    table = ledger.load(ROOT / ledger.FILE)
     assert (ROOT / promotion_page.FILE).read_text() == promotion_page.page(table)
     ids = [row["id"] for row in table["requirements"]]
     assert ids == [one.id for one in acceptance.load(Project(ROOT)).requirements]

@@ -232,6 +232,18 @@ def test_another_host_s_ledger_is_taken(place: Place, tmp_path: Path) -> None:
     assert place.verdict("kernels") == "passed"
 
 
+def test_a_ledger_of_another_series_replaces_nothing(place: Place, tmp_path: Path) -> None:
+    assert place.run() == 0
+    table = place.ledger()
+    for run in table["runs"]:
+        run["host"]["series_id"] = OTHER
+    path = tmp_path / "ledger.json"
+    path.write_text(json.dumps(table))
+    assert place.run("--host", "none", "--from", str(path)) == 0
+    assert place.verdict("kernels") == "passed"
+    assert place.run("--check") == 0
+
+
 @pytest.mark.parametrize(
     ("name", "host", "message"),
     [

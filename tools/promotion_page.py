@@ -7,6 +7,7 @@ from typing import Any
 FILE = "docs/promotion.md"
 SHORT = 12
 Table = dict[str, Any]
+BOUNDS = {"is": "is", "least": "at least", "most": "at most", "holds": "holds"}
 
 
 def page(table: Table) -> str:
@@ -26,9 +27,7 @@ def page(table: Table) -> str:
         lines += ["", f"## {topic}", "", "| requirement | verdict | evidence |", "|---|---|---|"]
         for row in table["requirements"]:
             if row["topic"] == topic:
-                evidence = "<br>".join(
-                    _cell(line) for one in row["evidence"] for line in _lines(one)
-                )
+                evidence = "<br>".join(map(_cell, _lines(row["evidence"])))
                 what = f"**{row['id']}**: {_cell(row['statement'])}"
                 lines.append(f"| {what} | {row['verdict']} | {evidence} |")
     lines += ["", "## Runs of tests", ""]
@@ -51,26 +50,34 @@ def host(facts: Table) -> str:
     return f"{where}, {versions}, {facts.get('date')}, commit {facts.get('commit')}"
 
 
-def _lines(one: Table) -> list[str]:
-    """Return what one piece of evidence says."""
+def _lines(evidence: list[Table]) -> list[str]:
+    """Return what each piece says; values of one file that is not there are one line."""
+    found: dict[str, int] = {}
+    for one in evidence:
+        line = _line(one)
+        found[line] = found.get(line, 0) + 1
+    return [f"{line}{f' ({number} values)' * (number > 1)}" for line, number in found.items()]
+
+
+def _line(one: Table) -> str:
     hosts = "; ".join(dict.fromkeys(host(facts) for facts in one["hosts"]))
     where = f" ({hosts})" if hosts else ""
     said = one["verdict"] + (f": {one['reason']}" if one["reason"] else "")
     if one["kind"] == "tests":
         cases = sum(row[0] for row in one["tests"].values() if row)
         counted = f"{len(one['tests'])} tests, {cases} cases passed, on a {one['on'].upper()}"
-        return [f"{counted}{where}: {said}"]
-    bound = next(
-        (f"{word} {_code(one[word])}" for word in ("is", "least", "most", "holds") if word in one),
-        "",
-    )
-    if one["kind"] == "json":
-        value = ", ".join(_code(value) for value in one.get("values", {}).values())
-        name = ".".join(map(str, one["key"]))
-        return [f"{one['file']}: {name} {bound}{': ' + value if value else ''}{where}: {said}"]
+        return f"{counted}{where}: {said}"
     if one["kind"] == "target":
-        return [f"{one['name']} ({one['must']}): {one['worst']}{where}: {said}"]
-    return [f"{one['file']}: {one['what']} {bound}: {one.get('worst')}{where}: {said}"]
+        return f"{one['name']} ({one['must']}): {one['worst']}{where}: {said}"
+    if one["kind"] == "json" and "values" not in one:
+        return f"{one['file']}: {said}"
+    words, key = next((words, key) for key, words in BOUNDS.items() if key in one)
+    bound = f"{words} {_code(one[key])}"
+    if one["kind"] == "json":
+        values = ", ".join(map(_code, one["values"].values()))
+        name = ".".join(map(str, one["key"]))
+        return f"{one['file']}: {name} {bound}: {values or 'none'}{where}: {said}"
+    return f"{one['file']}: {one['what']} {bound}: {one.get('worst', 'none')}{where}: {said}"
 
 
 def _code(value: Any) -> str:

@@ -175,6 +175,16 @@ def test_skipped_is_not_passed(how: str, place: Place) -> None:
     assert "test_each: 1 cases were skipped" in place.reasons("kernels")
 
 
+def test_a_fixture_that_fails_fails_its_test(place: Place) -> None:
+    place.edit(
+        "vendor/vllm/tests/k/test_k.py",
+        "def test_one():",
+        "@pytest.fixture\ndef gone():\n    raise OSError\n\n\ndef test_one(gone):",
+    )
+    assert place.run() == 1
+    assert "test_one: 1 of 1 cases failed" in place.reasons("kernels")
+
+
 def test_a_file_that_cannot_be_collected_fails(place: Place) -> None:
     place.edit("vendor/vllm/tests/k/test_k.py", "import pytest", "import pytest, no_such_module")
     assert place.run() == 1

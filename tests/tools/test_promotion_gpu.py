@@ -142,6 +142,12 @@ def test_counts_without_names_show_nothing(place: Place) -> None:
     assert judged(place, "gpu")[0] == "not run"
 
 
+@pytest.mark.parametrize(("on", "verdict"), [("cpu", "passed"), ("gpu", "not run")])
+def test_a_run_counts_for_its_kind_of_host(on: str, verdict: str) -> None:
+    run = {"on": on, "host": {}, "tests": {"a.py::test_b": [1, 0, 0]}}
+    assert judgement.tests(["a.py::test_b"], "cpu", [run], "pytest")["verdict"] == verdict
+
+
 def test_a_cpu_does_not_stand_for_a_gpu(place: Place) -> None:
     assert place.run() == 0
     assert place.verdict("kernels") == "passed"

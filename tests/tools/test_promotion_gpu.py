@@ -304,6 +304,9 @@ def test_two_gpus_and_a_real_checkpoint(
     monkeypatch.setattr(gpu_jobs, "gpus", lambda: 2)
     assert gpu.run("--python", sys.executable, "--model", "Org/Real-1B") == 0
     assert "tasks-real-1b: not run: it needs TASKS=" in said()
+    other = ["--model", "Org/Other-1B", "--tasks", "gsm.jsonl"]
+    assert gpu.run("--python", sys.executable, *other) == 0
+    assert "tasks-real-1b: not run: it needs MODEL= to name that checkpoint" in said()
     argv = ["--python", sys.executable, "--model", "Org/Real-1B", "--tasks", "gsm.jsonl"]
     assert gpu.run(*argv) == 0
     assert "serve-ray Org/Real-1B" in gpu.ran()

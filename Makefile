@@ -4,11 +4,12 @@ PYTHON ?= python3.11
 CACHE ?= vendor/cache
 # Only the command line sets these: ENV and CPU mean other things in many shells.
 $(foreach v,FROM CPU VIA ENV TOPIC IMPORT QUILT ARGS TINY UPSTREAM STEP CONTINUE ABORT RETIRE \
-	PROMOTE LOG DIFF LINE REUSE PATCH TESTS LINT ASSISTED_BY,\
+	PROMOTE LOG DIFF LINE REUSE PATCH TESTS LINT ASSISTED_BY MODEL TASKS HOST,\
 	$(if $(filter command,$(word 1,$(origin $(v)))),,$(eval $(v) :=)))
 # A word that no recipe knows would be taken for another, or for none.
 $(foreach v,CPU STEP CONTINUE ABORT LOG IMPORT QUILT REUSE TESTS LINT,$(if $(filter-out 0 1,$($(v))),\
 	$(error $(v)=$($(v)): $(v) takes 1 or 0)))
+$(if $(filter-out cpu gpu none,$(HOST)),$(error HOST=$(HOST): HOST takes cpu, gpu or none))
 $(if $(filter-out 1 line,$(PROMOTE)),$(error PROMOTE=$(PROMOTE): PROMOTE takes 1 or line))
 # Here and not in the recipe: build applies the series first.
 ifneq ($(filter-out overlay setup,$(VIA)),)
@@ -31,7 +32,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 .DEFAULT_GOAL := help
 .PHONY: help status fetch apply lock refresh verify prove rebase stats watch build extract env lint test-tools test-series \
-	test-engine test-bench test bench bench-kernels bench-table bench-check gpu-bundle clean \
+	test-engine test-bench test promotion promotion-check bench bench-kernels bench-table bench-check gpu-bundle clean \
 	distclean
 
 help: ## this text
@@ -104,7 +105,7 @@ test-engine: env $(DEV_STAMP) ## the patched engine for real, on a CPU
 	@set -- $$($(TOOLS) env --print); GDNWINDOW_CPU_BUILD=$$2 \
 		GDNWINDOW_CACHE="$(abspath $(CACHE))" $$1/bin/python -m pytest -q tests/engine $(ARGS)
 
-test-bench: env $(DEV_STAMP) $(BENCH_STAMP) ## the benchmarks' own code, on tiny shapes on a CPU
+test-bench: env $(DEV_STAMP) $(BENCH_STAMP) ## the benchmarks' own code on a CPU, and what deploy/ names
 	@$(VENV)/bin/python -m pytest -q tests/bench $(ARGS)
 	@$(VENV)/bin/python ci/bench_tests.py $$($(TOOLS) env --print) $(ARGS)
 
@@ -112,6 +113,13 @@ test: lint test-tools test-series test-engine test-bench ## all tests that need 
 	@$(PYTHON) bench/table.py --check
 	@set -- $$($(TOOLS) env --print); CUDA_VISIBLE_DEVICES= PYTHONPATH=$$2 \
 		$$1/bin/python ci/support_table.py --check
+
+promotion: $(STAMP) ## docs/promotion.md: what is shown here (HOST=cpu, gpu, none; MODEL=, TASKS=, FROM=)
+	@$(TOOLS) promotion $(if $(HOST),--host "$(HOST)") $(if $(MODEL),--model "$(MODEL)") \
+		$(if $(TASKS),--tasks "$(TASKS)") --python "$(GPU_PYTHON)" $(if $(FROM),--from $(FROM))
+
+promotion-check: $(STAMP) ## the committed ledger against tests/promotion.toml and series.lock
+	@$(TOOLS) promotion --check
 
 # ---- benchmarks (docs/benchmarks.md) ------------------------------------------------------
 

@@ -24,6 +24,7 @@ VERBS = (
     "refresh",
     "verify",
     "prove",
+    "promotion",
     "rebase",
     "stats",
     "watch",

@@ -16,7 +16,7 @@ CHECKS = (
     ("mypy",),
 )
 TYPED = ("tools", "tests/tools")
-PATHS = ("tools", "tests", "ci", "bench")
+PATHS = ("tools", "tests", "ci", "bench", "deploy")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
 from xml.etree import ElementTree as ET
@@ -104,8 +105,7 @@ class Runner:
         return done
 
     def _pytest(self, subject: Subject, build: Path, tree: Path, report: Path, log: Path) -> Run:
-        argv = [sys.executable, "-P", str(Path(__file__).with_name("leash.py")), sys.executable]
-        argv += [str(self.script), str(self.env.folder), str(build), str(tree)]
+        argv = [sys.executable, str(self.script), str(self.env.folder), str(build), str(tree)]
         argv += [str(tree / path) for path in subject.paths]
         # A stray __init__.py above the tree would make that folder a package to import.
         argv += [
@@ -114,25 +114,7 @@ class Runner:
             *(["-x"] if subject.wanted == FAILED else []),
         ]
         start = time.monotonic()
-        log.parent.mkdir(parents=True, exist_ok=True)
-        with log.open("wb") as out:
-            # A group of its own: an interrupt, the limit or a kill must end pytest as well.
-            child = subprocess.Popen(  # noqa: S603 - this project's own script
-                argv,
-                stdin=subprocess.PIPE,  # the leash
-                stdout=out,
-                stderr=out,
-                env=environment.variables("PYTEST_"),  # nor what steers pytest
-                start_new_session=True,
-            )
-            try:
-                code: int | None = child.wait(self.limit)
-            except subprocess.TimeoutExpired:
-                code = None
-            finally:
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(child.pid, signal.SIGKILL)
-                child.communicate()
+        code = leashed(argv, log, self.limit)
         seconds = round(time.monotonic() - start, 1)
         if code is None:
             return Run(ABORTED, seconds, reason=f"it took longer than {self.limit} s")
@@ -144,6 +126,38 @@ class Runner:
         parts += [*subject.paths, self.env.identity, pin.wheel.sha256, pin.cpu_wheel.sha256]
         text = json.dumps([*parts, self.harness])
         return self.project.cache / MEMORY / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
+
+
+def leashed(
+    argv: list[str],
+    log: Path,
+    limit: int,
+    variables: Mapping[str, str] | None = None,
+    cwd: Path | None = None,
+) -> int | None:
+    """Run a command that ends with this process; return its exit code, None past the limit."""
+    leash = [sys.executable, "-P", str(Path(__file__).with_name("leash.py"))]
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as out:
+        # A group of its own: an interrupt, the limit or a kill must end pytest as well.
+        # Unless told otherwise, without what steers pytest.
+        child = subprocess.Popen(  # noqa: S603 - this project's own scripts
+            [*leash, *argv],
+            stdin=subprocess.PIPE,  # the leash
+            stdout=out,
+            stderr=out,
+            env=environment.variables("PYTEST_") if variables is None else variables,
+            cwd=cwd,
+            start_new_session=True,
+        )
+        try:
+            return child.wait(limit)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(child.pid, signal.SIGKILL)
+            child.communicate()
 
 
 def judge(code: int, report: Path) -> Run:

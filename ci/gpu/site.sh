@@ -1,9 +1,11 @@
 # Sourced on a GPU host without network: unpacks the slices of make gpu-bundle that are in $SLICES
-# to $SITE, each once, and points Python at them. bundle-00 alone is enough for kernel tests.
+# to $SITE, each once, and points Python at them. bundle-00 alone is enough for kernel tests. A host
+# that has the wheel installed needs none.
 SLICES=${SLICES:-/tmp} SITE=${SITE:-/tmp/site}
-if [ -z "$(ls "$SLICES"/bundle-* "$SITE"/.bundle-* 2> /dev/null)" ]; then
+if [ -z "$(ls "$SLICES"/bundle-* "$SITE"/.bundle-* 2> /dev/null)" ] &&
+    ! (cd / && python3 -m vllm.series_provenance > /dev/null 2>&1); then
     echo "$SLICES holds no bundle-*; make them with make gpu-bundle and name their folder" \
-        "in SLICES." >&2
+        "in SLICES, or install the wheel." >&2
     exit 2
 fi
 mkdir -p "$SITE"

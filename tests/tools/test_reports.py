@@ -7,29 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tools import testids
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = "docs/reports.md"
 GATE = "vllm/config/gdn_recoverssm.py"
 TEST_ID = re.compile(r"`(tests/[\w./-]+\.py)::(\w+)(?:\[[^`]*\])?`")
-TEST = re.compile(r"^[ ]*(?:async )?def (test_\w+)\(", re.MULTILINE)
 RULE = re.compile(r"^\| .* \| `(\w+)` \|$", re.MULTILINE)
 NAME = re.compile(r'^ +"(\w+)",$', re.MULTILINE)
-
-
-def source(root: Path, path: str) -> str:
-    """A file of the project or of the patched tree; without a checkout, what patches add to it."""
-    checkout = root / "vendor" / "vllm"
-    for folder in (root, checkout):
-        if (folder / path).is_file():
-            return (folder / path).read_text()
-    if checkout.is_dir():
-        return ""
-    added = []
-    for patch in sorted((root / "patches").rglob("*.patch")):
-        for part in re.split(r"^diff --git ", patch.read_text(), flags=re.MULTILINE):
-            if f"\n+++ b/{path}\n" in part:
-                added += [line[1:] for line in part.split("\n") if line.startswith("+")]
-    return "\n".join(added)
 
 
 def unknown(root: Path) -> list[str]:
@@ -37,9 +22,8 @@ def unknown(root: Path) -> list[str]:
     text = (root / DOCUMENT).read_text()
     ids, rules = TEST_ID.findall(text), RULE.findall(text)
     assert len(ids) == text.count(".py::"), "an id that is not read"
-    tests = {path: set(TEST.findall(source(root, path))) for path, _ in ids}
-    found = [f"{path}::{name}" for path, name in ids if name not in tests[path]]
-    names = set(NAME.findall(source(root, GATE)))
+    found = testids.unknown(root, [f"{path}::{name}" for path, name in ids])
+    names = set(NAME.findall(testids.source(root, GATE)))
     return found + [rule for rule in rules if rule not in names]
 
 

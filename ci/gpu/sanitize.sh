@@ -30,6 +30,7 @@ for tool in "$@"; do
     sanitize "$tool" verify "" &
     sanitize "$tool" commit "not walk and not many and not 32_bits" &
     sanitize "$tool" plan "" &
+    sanitize "$tool" boundary "" &
 done
 wait
 python3 ci/gpu/sanitizer_report.py "$out" "$@"

@@ -1,17 +1,64 @@
 #!/usr/bin/env bash
-# Parity and a real server on a GPU: ci/gpu/correctness.sh TINY_MODEL OUT
-# Writes parity.json and serve.json to OUT. Exit code 1 if one of them failed.
+# All that must hold on a GPU, side by side: ci/gpu/correctness.sh TINY_MODEL OUT [VLLM_TESTS]
+# Parity, a server and its clients, a soak, faults, and the patched tree's tests if their folder is
+# named; with two GPUs the first four on two tensor-parallel ranks as well, by mp and, if bundle-02
+# is there, by Ray. Each leaves NAME.json, NAME.log and NAME.rc in OUT; what has an exit code is not
+# run again. Nothing is timed here: they share the GPUs. WAIT_S (540) ends the wait, not the jobs:
+# call it again. Exit code 0 if all have passed, 1 if one failed, 3 if one still runs.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
-[ $# -eq 2 ] || { echo "usage: ci/gpu/correctness.sh TINY_MODEL OUT" >&2; exit 2; }
+[ $# -ge 2 ] || { echo "usage: ci/gpu/correctness.sh TINY_MODEL OUT [VLLM_TESTS]" >&2; exit 2; }
 mkdir -p "$2"
 . ci/gpu/site.sh
-model=$(realpath "$1") out=$(realpath "$2")
+model=$(realpath "$1") out=$(realpath "$2") tests=${3:+$(realpath "$3")}
 python3 -m vllm.series_provenance || exit 1
-python3 tests/gpu/parity.py "$model" "$out/parity.json" > "$out/parity.log" 2>&1; parity=$?
-# Alone, after the other: it profiles how much memory is free.
-python3 tests/gpu/serve.py "$model" "$out/serve.json" > "$out/serve-run.log" 2>&1; serve=$?
-tail -60 "$out/parity.log"
-tail -c 3000 "$out/serve-run.log"
-echo "exit codes: parity $parity, serve $serve"
-[ "$parity$serve" = 00 ]
+gpus=$(nvidia-smi -L | wc -l)
+names=()
+# Each server takes what it needs; a profile would see the others' memory.
+small=(--kv-cache-memory-bytes $((4 << 30)) --gpu-memory-utilization 0.05)
+two=(--tensor-parallel-size 2)
+job() {  # NAME GPUS COMMAND ...: begun once, beside the others
+    local name=$1 gpu=$2
+    shift 2
+    names+=("$name")
+    [ ! -e "$out/$name.log" ] || return 0
+    CUDA_VISIBLE_DEVICES=$gpu setsid bash -c '"${@:2}"; echo $? > "$1"' - "$out/$name.rc" "$@" \
+        > "$out/$name.log" 2>&1 &
+}
+py() { local script=$1 name=$2; shift 2; printf '%s\n' python3 "$script" "$model" "$out/$name.json" "$@"; }
+run() {  # NAME GPUS SCRIPT ARGUMENT ...
+    local name=$1 gpu=$2 script=$3 words
+    mapfile -t words < <(py "$script" "$name" "${@:4}")
+    job "$name" "$gpu" "${words[@]}"
+}
+[ -z "$tests" ] || job tests 0 ci/gpu/kernel_tests.sh "$tests" "$out/kt"
+run parity 0 tests/gpu/parity.py
+run serve 0 tests/gpu/serve.py "${small[@]}"
+run soak 0 tests/soak/soak.py --num-gpu-blocks-override 161 "${small[@]}"
+run faults $((gpus > 1)) tests/soak/faults.py "${small[@]}"
+if [ "$gpus" -gt 1 ]; then
+    executors=(mp)
+    python3 -c "import ray" 2> /dev/null && executors+=(ray)
+    run parity-ranks 0,1 tests/gpu/parity.py --ranks 2 --executors "${executors[@]}"
+    for executor in "${executors[@]}"; do
+        port=$((8790 + ${#executor}))
+        run "serve-$executor" 0,1 tests/gpu/serve.py --port $port "${small[@]}" "${two[@]}" \
+            --distributed-executor-backend "$executor"
+    done
+    run soak-ranks 0,1 tests/soak/soak.py --port 8783 --requests 600 --seconds "${SOAK_S:-500}" \
+        --num-gpu-blocks-override 161 "${small[@]}" "${two[@]}"
+    run faults-ranks 0,1 tests/soak/faults.py --port 8771 --ranks 2 "${small[@]}"
+fi
+end=$((SECONDS + ${WAIT_S:-540}))
+running() { for name in "${names[@]}"; do [ -e "$out/$name.rc" ] || echo "$name"; done; }
+while [ -n "$(running)" ] && [ $SECONDS -lt $end ]; do sleep 1; done
+code=0
+for name in "${names[@]}"; do
+    if [ ! -e "$out/$name.rc" ]; then echo "$name: still runs"; [ $code = 1 ] || code=3
+    elif [ "$(cat "$out/$name.rc")" != 0 ]; then
+        code=1
+        echo "$name: exit code $(cat "$out/$name.rc")"
+        tail -c 1500 "$out/$name.log"
+    else echo "$name: passed"; fi
+done
+exit $code

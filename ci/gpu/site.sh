@@ -9,7 +9,14 @@ if [ -z "$(ls "$SLICES"/bundle-* "$SITE"/.bundle-* 2> /dev/null)" ] &&
     exit 2
 fi
 mkdir -p "$SITE"
-for slice in "$SLICES"/bundle-*; do
+for piece in "$SLICES"/bundle-??.1of*; do  # of a slice that came in several
+    whole=${piece%.1of*} count=${piece##*.1of}
+    if [ -e "$piece" ] && [ "$(ls "$whole".*of"$count" | wc -l)" = "$count" ]; then
+        cat "$whole".*of"$count" > "$SITE/.joining" && mv "$SITE/.joining" "$whole" &&
+            rm "$whole".*of"$count" || exit 2
+    fi
+done
+for slice in "$SLICES"/bundle-??; do
     if [ -e "$slice" ] && [ ! -e "$SITE/.$(basename "$slice")" ]; then
         tar xJf "$slice" -C "$SITE" && touch "$SITE/.$(basename "$slice")" || exit 2
     fi

@@ -188,6 +188,11 @@ def two_ranks(run: Scenario, **more: Any) -> Scenario:
     return run | dict(engine=run["engine"] | dict(tensor_parallel_size=2), watch=[]) | more
 
 
+def with_ray(run: Scenario) -> Scenario:
+    """The same in a worker of Ray's."""
+    return run | dict(engine=run["engine"] | dict(distributed_executor_backend="ray"), watch=[])
+
+
 SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "none": reference,
     "ngram_window": lambda: ngram(window=True),
@@ -208,6 +213,9 @@ SCENARIOS: dict[str, Callable[[], Scenario]] = {
     "cache_cold": lambda: prefix_cache(window=False, speculation="none", cached=False),
     "ranks_chunks": lambda: two_ranks(one_token_chunks(window=True)),
     "ranks_cache": lambda: two_ranks(prefix_cache(window=True)),
+    "ranks_foreign": lambda: two_ranks(half_state(window=True), foreign="0" * 64),
+    "ranks_upstream": lambda: two_ranks(half_state(window=True), foreign="", engine_process=True),
+    "ray": lambda: with_ray(half_state(window=True)),
     "ranks_disagree": lambda: two_ranks(half_state(window=True), disagree=4),
     "plain": lambda: reference() | dict(mode="plain"),
 }

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+
 import pytest
 from compare import assert_same_words
 from result import Result
@@ -27,3 +29,23 @@ def test_two_ranks_find_the_same_prefixes(ranks_cache: Result, cache_window: Res
 def test_ranks_that_disagree_serve_nothing_more(name: str, request: pytest.FixtureRequest) -> None:
     with pytest.raises(RuntimeError, match="accepted different numbers of draft tokens"):
         request.getfixturevalue(name)
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("ranks_foreign", "patch series 000000000000"),
+        ("ranks_upstream", "vLLM without the patch series"),
+    ],
+)
+def test_a_rank_of_another_installation_is_refused(
+    name: str, found: str, request: pytest.FixtureRequest
+) -> None:
+    """At start, and by the process that the user has started: others come in its output first."""
+    with pytest.raises(RuntimeError) as error:
+        request.getfixturevalue(name)
+    lines = str(error.value).splitlines()
+    last = [line for line in lines if line.startswith("RuntimeError: ")][-1]
+    assert "RecoverSSM for Gated DeltaNet needs one installation on all nodes, but" in last
+    assert f"worker 1 on {platform.node()} runs {found} and the engine patch series" in last
+    assert last.endswith("install the engine's wheel on all nodes and start again.")

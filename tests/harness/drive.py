@@ -12,6 +12,8 @@ poison    whether to write NaN over all that no later step may read, or "records
           cache (see poison.py)
 aborts    name -> step before which it is aborted
 preempt   step before which all running requests are preempted
+foreign   series of the second rank's installation, "" for upstream's
+engine_process  whether the engine runs in a process of its own, as that of a server does
 disagree  step in which the second rank takes one token less of each request for accepted
 """
 
@@ -25,7 +27,7 @@ import time
 from typing import Any
 
 import harness
-from harness import hooks, interpreter, poison, ranks
+from harness import hooks, interpreter, poison, ranks, ray_node
 from harness.drafts import limit_drafts
 from harness.observe import Observer
 
@@ -38,6 +40,7 @@ DEFAULTS: dict[str, Any] = dict(
     async_scheduling=False,
     max_model_len=256,
     enable_prefix_caching=False,
+    disable_log_stats=False,
     kv_cache_memory_bytes=64 << 20,
     limit_mm_per_prompt={"image": 0, "video": 0},
 )
@@ -116,6 +119,17 @@ class Player:
         return result
 
 
+def metrics(llm: Any) -> dict[str, float]:
+    """What the window's metrics say, if the engine keeps any."""
+    if not llm.llm_engine.log_stats:
+        return {}
+    return {
+        metric.name: metric.value
+        for metric in llm.get_metrics()
+        if metric.name.startswith("vllm:gdn_recoverssm")
+    }
+
+
 def install(scenario: dict[str, Any]) -> None:
     """What a process that runs the model needs."""
     harness.install(scenario["mode"])
@@ -123,13 +137,25 @@ def install(scenario: dict[str, Any]) -> None:
         poison.install(blocks=scenario["poison"] != "records")
     if "disagree" in scenario:
         ranks.install(scenario["disagree"])
+    if "foreign" in scenario:
+        ranks.install_series(scenario["foreign"])
+    if _uses_ray(scenario):
+        ray_node.install()
+
+
+def _uses_ray(scenario: dict[str, Any]) -> bool:
+    return scenario["engine"].get("distributed_executor_backend") == "ray"
 
 
 def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
     install(scenario)
     ids: dict[str, str] = {}
     observer = Observer(lambda request_id: ids[request_id], scenario.get("watch", ()))
-    is_here = scenario["engine"].get("tensor_parallel_size", 1) == 1
+    if scenario.get("engine_process"):
+        os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "1"
+    if _uses_ray(scenario):
+        ray_node.start()
+    is_here = scenario["engine"].get("tensor_parallel_size", 1) == 1 and not _uses_ray(scenario)
     observer.install(runner=scenario["mode"] == "kernels" and is_here)
     limit_drafts(scenario.get("drafts", {}), lambda request_id: ids[request_id])
     from vllm import LLM
@@ -140,6 +166,7 @@ def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
     player = Player(llm.llm_engine, ids)
     player.play(scenario)
     done = time.monotonic()
+    workers = llm.collective_rpc(ray_node.describe) if _uses_ray(scenario) else []
     if observer.states:
         import numpy as np
 
@@ -154,6 +181,11 @@ def run(scenario: dict[str, Any], result: pathlib.Path) -> None:
                 late=observer.late,
                 v2=config.use_v2_model_runner,
                 replayssm=config.cache_config.use_replayssm,
+                metrics=metrics(llm),
+                commits=observer.commits,
+                request_bytes=observer.request_bytes,
+                process=os.getpid(),
+                workers=workers,
                 mamba_block_size=config.cache_config.mamba_block_size,
                 unused_hooks=hooks.unused(),
                 seconds=dict(start=started - START, play=done - started),

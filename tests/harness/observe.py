@@ -26,6 +26,9 @@ class Observer:
         ] = {}  # request -> blocks of each recurrent cache group
         self.late = 0  # rows of requests that had ended when their step's tokens came
         self.states: dict[str, Any] = {}  # "request/computed tokens/layer number/part" -> array
+        # First layer of a recurrent cache group -> commits and tokens that it was handed
+        self.commits: dict[str, list[int]] = {}
+        self.request_bytes = 0  # of a request's block and window in all recurrent layers
         self._names: dict[int, str] = {}  # of the runner's slots
         self._proposed: dict[str, list[float]] = {}  # by the step that runs, for the next one
         self._verified: dict[str, list[float]] = {}  # what the step before proposed for this one
@@ -57,8 +60,22 @@ class Observer:
                     for request_id, slot in runner.req_states.req_id_to_index.items()
                 }
                 self._record_state(runner, idx_mapping.tolist())
+                self.request_bytes = records.request_bytes(runner)
 
             module.GPUModelRunner.postprocess_sampled = postprocess
+
+        @after("vllm.v1.attention.backends.gdn_recoverssm")
+        def _(module: Any) -> None:
+            original = module.GDNRecoverSSMMetadataBuilder.commit
+
+            def commit(builder: Any, states: Any, slots: Any, lens: Any, *out: Any) -> None:
+                done = lens[(states > 0) & (lens > 0)].tolist()
+                counts = self.commits.setdefault(builder.layer_names[0], [0, 0])
+                counts[0] += len(done)
+                counts[1] += sum(done)
+                original(builder, states, slots, lens, *out)
+
+            module.GDNRecoverSSMMetadataBuilder.commit = commit
 
         @after("vllm.v1.worker.gpu.spec_decode.speculator")
         def _(module: Any) -> None:

@@ -46,3 +46,17 @@ def advanced(layer: Any, block: int, slot: int, count: int) -> tuple[Any, Any]:
         decay = log_decay.sum(0).exp()[:, None, None]
         state = (state.double() * decay + added).to(state.dtype)
     return torch.stack(inputs), state
+
+
+def request_bytes(runner: Any) -> int:
+    """Bytes of a request's block and window, of all layers with windows."""
+    total = 0
+    for layer in runner.vllm_config.compilation_config.static_forward_context.values():
+        records = getattr(layer, "recoverssm_records", None)
+        if records is None:
+            continue
+        state = layer.kv_cache[1]
+        total += state.stride(0) * state.element_size()
+        windows = (records.conv_input, records.k, records.u, records.g)
+        total += sum(window.nbytes for window in windows) // len(records.k)
+    return total

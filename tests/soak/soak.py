@@ -69,6 +69,9 @@ def soak(args: argparse.Namespace, server: Server) -> dict[str, Any]:
         "preempted": int(preempted), "cached_tokens": int(cached), "idle_after": idle,
         "accepted_tokens": int(after["vllm:spec_decode_num_accepted_tokens_total"]),
         "drafts": int(after["vllm:spec_decode_num_drafts_total"]),
+        "commits": int(after["vllm:gdn_recoverssm_commits_total"]),
+        "committed_tokens": int(after["vllm:gdn_recoverssm_committed_tokens_total"]),
+        "state_bytes_per_request": int(after["vllm:gdn_recoverssm_state_bytes_per_request"]),
         "gpu_gib": memory, "calm_s": round(calm_seconds, 1), "storm_s": round(storm_seconds, 1),
     }  # fmt: skip
     grown = 0.0 if None in memory else float(memory[-1] or 0) - float(memory[0] or 0)

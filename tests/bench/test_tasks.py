@@ -166,6 +166,8 @@ def test_another_geometry_is_not_taken_for_it(
         ({"wrong": "snapshot:30"}, []),
         ({"drift": "window:0.1"}, ["the window's tokens are further from a prefill's"]),
         ({"drift": "snapshot:0.1"}, []),
+        ({"gold": "window:0.1"}, ["the same texts have other log-probabilities"]),
+        ({"idle": "window:1"}, ["no draft of the window was accepted"]),
         ({"switch": "window:1"}, ["the modes are not those asked for"]),
     ],
 )

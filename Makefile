@@ -37,7 +37,7 @@ PIP = $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check
 
 help: ## this text
 	@echo "make TARGET [CACHE=folder for downloads and environments]"
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
 
 # ---- the series --------------------------------------------------------------------------
 

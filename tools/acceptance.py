@@ -115,6 +115,8 @@ def problems(root: Path, found: Acceptance) -> list[str]:
     targets = _targets(root)
     for one in found.requirements:
         evidence = (*one.tests(), *one.json, *one.targets, *one.ratios)
+        if one.gpu and "tests" not in found.sources:
+            wrong.append(f"{one.id} has tests of a GPU, and no [file.tests] says what runs them")
         if not evidence:
             wrong.append(f"{one.id} names no evidence")
         wrong += [

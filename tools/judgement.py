@@ -49,17 +49,18 @@ def tests(ids: Iterable[str], on: str, runs: list[Row], maker: str) -> Row:
     hosts_of: list[Row] = []
     for name in ids:
         path = name.partition("::")[0]
-        run = next((r for r in runs if r["on"] == on and _covers(r, name)), None)
-        if run is None:
-            counts[name] = None
+        mine = [r for r in runs if r["on"] == on and r["tests"].keys() & {name, path}]
+        counts[name] = None
+        if not mine:
             reasons[NOT_RUN].append(f"{name} has not run on this series; {maker} runs it")
             continue
-        hosts_of += [run["host"]] if run["host"] not in hosts_of else []
-        if path in run["tests"]:  # the file could not even be collected
-            counts[name] = None
+        hosts_of += [run["host"] for run in mine if run["host"] not in hosts_of]
+        if any(path in run["tests"] for run in mine):
             reasons[FAILED].append(f"{path} could not be collected")
             continue
-        good, bad, skipped = counts[name] = run["tests"][name]
+        # Of several hosts: what one of them shows must hold on all.
+        good, bad, skipped = map(sum, zip(*(run["tests"][name] for run in mine), strict=True))
+        counts[name] = [good, bad, skipped]
         if bad:
             reasons[FAILED].append(f"{name}: {bad} of {good + bad + skipped} cases failed")
         elif skipped or not good:
@@ -69,10 +70,6 @@ def tests(ids: Iterable[str], on: str, runs: list[Row], maker: str) -> Row:
         "kind": "tests", "on": on, "tests": counts, "hosts": hosts_of,
         "verdict": said, "reason": _few(reasons.get(said, [])),
     }  # fmt: skip
-
-
-def _covers(run: Row, name: str) -> bool:
-    return name in run["tests"] or name.partition("::")[0] in run["tests"]
 
 
 def _gpu_tests(ids: tuple[str, ...], found: Evidence) -> Row:

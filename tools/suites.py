@@ -66,9 +66,10 @@ class Suites:
             done = testrun.Run(testrun.ABORTED, 0, reason=f"it took longer than {self.limit} s")
             if code is not None:
                 done = testrun.judge(code, report)
-            found = junit.counts(
-                report, self._rootdir(unit), (self.project.checkout, self.project.root)
-            )
+            folders = (self.project.checkout, self.project.root)
+            found = junit.counts(report, self._rootdir(unit), folders)
+        if done.outcome == testrun.ABORTED:
+            found = {}  # half a report, or one that the exit code gainsays
         return {
             "on": "cpu", "unit": unit, "host": self.facts, "outcome": done.outcome,
             "reason": done.reason, "seconds": round(time.monotonic() - start, 1), "tests": found,

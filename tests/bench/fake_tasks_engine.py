@@ -1,8 +1,8 @@
 """Stands for tests/gpu/tasks_engine.py: answers from the job's own tasks.
 
 FAKE_WRONG "mode:n" makes the first n answers of a mode wrong, FAKE_DRIFT "mode:nats" moves the
-log-probabilities of its decoded tokens, FAKE_SWITCH a mode that serves the other way, FAKE_DIES one
-that ends.
+log-probabilities of its decoded tokens and FAKE_GOLD those of given texts. FAKE_SWITCH names a mode
+that serves the other way, FAKE_IDLE one that accepts no draft, FAKE_DIES one that ends.
 """
 
 from __future__ import annotations
@@ -38,8 +38,8 @@ sizes = geometry.GEOMETRIES["qwen3.5-0.8b"] if model.endswith("0.8B") else {}
 report = {
     "answers": rows,
     "forced": {name: [[-0.5, -0.25] for _ in texts] for name, texts in said.items()},
-    "gold": [[-1.0] for _ in job["tasks"][: job["forced"]]],
-    "counters": {"num_drafts": 9, "num_accepted_tokens": 12},
+    "gold": [[-1.0 - told("FAKE_GOLD")] for _ in job["tasks"][: job["forced"]]],
+    "counters": {"num_drafts": 9, "num_accepted_tokens": 0 if told("FAKE_IDLE") else 12},
     "replayssm": (mode == "window") != bool(told("FAKE_SWITCH")),
     "load_format": "auto",
     "text_config": {"vocab_size": 9, **sizes},

@@ -1,8 +1,8 @@
 """Tasks done with snapshots and with the window: `python tests/gpu/tasks.py MODEL OUT.json`.
 
 MODEL is a real checkpoint (a folder or a hub id) or the tiny one, --tasks a file of JSON lines with
-`question` and `answer`, as GSM8K's (the number behind #### counts, else the last one); without it
-the tiny checkpoint's own sums are asked. Each mode is a process of its own, one after the other.
+`question` and `answer`, as GSM8K's (its last number counts); without it the tiny checkpoint's own
+sums are asked. Each mode is a process of its own, one after the other.
 Compared are
 
 - accuracy, greedy, with a 95 % interval of the paired difference;
@@ -48,8 +48,8 @@ class UsageError(Exception):
 
 
 def number(text: str) -> Decimal | None:
-    """The number that an answer comes to."""
-    found = NUMBER.findall(text.rpartition("####")[2])
+    """The number that an answer comes to: its last."""
+    found = NUMBER.findall(text)
     return Decimal(found[-1].replace(",", "")) if found else None
 
 

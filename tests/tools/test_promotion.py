@@ -200,6 +200,21 @@ def test_a_run_that_does_not_end_shows_nothing(place: Place) -> None:
     assert outcomes == {"tests/k/test_k.py": "passed", "tests/engine": "aborted"}
 
 
+@pytest.mark.parametrize(
+    "words",
+    ["os._exit(3)", "pytest.exit('enough', 3)"],
+)
+def test_a_run_that_breaks_off_shows_nothing(words: str, place: Place) -> None:
+    place.edit(
+        "vendor/vllm/tests/k/test_k.py",
+        "def test_one():\n    assert True",
+        f"def test_one():\n    import os; {words}",
+    )
+    assert place.run() == 0
+    assert place.verdict("kernels") == "not run"
+    assert {run["unit"]: run["tests"] for run in place.ledger()["runs"]}["tests/k/test_k.py"] == {}
+
+
 def test_a_build_of_another_series_is_refused(place: Place, said: Said) -> None:
     place.write("bench/series", "f" * 64)
     assert place.run() == 2
@@ -217,6 +232,7 @@ def test_a_build_of_another_series_is_refused(place: Place, said: Said) -> None:
         ('targets = ["twice"]', 'targets = ["thrice"]', "no target is called 'thrice'"),
         ('id = "engine"', 'id = "kernels"', "kernels occurs twice"),
         ('gpu = ["tests/k/test_k.py::test_each"]', "", "gpu names no evidence"),
+        ("[file.tests]", "[file.others]", "no [file.tests] says"),
         ("gpu = [", "tpu = [", "nothing reads 'tpu'"),
         ('{ file = "parity"', '{ file = "party"', "no [file.party]"),
         ('key = ["failed"], is = []', 'key = ["failed"]', "must have one of"),

@@ -136,6 +136,18 @@ def test_tests_of_a_gpu(tests: dict[str, list[int]], verdict: str, place: Place)
     assert judged(place, "gpu")[0] == verdict
 
 
+def test_tests_of_every_gpu_must_pass(place: Place) -> None:
+    good = place.result("tests", tests={"tests/k/test_k.py::test_each": [3, 0, 0]})
+    other = good.with_name("a100-tests.json")
+    for row in ("[2, 1, 0]", "[3, 0, 0]"):
+        other.write_text(good.read_text().replace("[3, 0, 0]", row))
+        said, _ = judged(place, "gpu")
+        assert said == ("failed" if "1" in row else "passed")
+    other.rename(other.with_name("l40s-tests.json"))
+    assert judged(place, "gpu") == ("passed", "")
+    assert place.row("gpu")["evidence"][0]["tests"] == {"tests/k/test_k.py::test_each": [6, 0, 0]}
+
+
 def test_counts_without_names_show_nothing(place: Place) -> None:
     """As files of earlier versions of ci/gpu/test_counts.py are."""
     place.result("tests", passed=161)

@@ -2,7 +2,8 @@
 
 `python tests/gpu/parity.py MODEL OUT.json` runs every mode in a process of its own, all at once,
 and compares answers of 160 and of 4,096 tokens, and of prompts found in the prefix cache with the
-same ones computed. Exit code 1 if a mode fails or a comparison that must hold does not.
+same ones computed (not with --no-cache, where the series refuses that). Exit code 1 if a mode
+fails or a comparison that must hold does not.
 """
 
 from __future__ import annotations
@@ -41,9 +42,10 @@ TIE_NATS = 0.07  # one bf16 step of a logit near 10
 ANSWERS = {"rows": "", "long": ", long"}
 
 
-def run_all(model: str, scratch: Path) -> dict[str, Any]:
+def run_all(names: list[str], model: str, scratch: Path) -> dict[str, Any]:
     jobs = {}
-    for name, arguments in RUNS.items():
+    for name in names:
+        arguments = RUNS[name]
         out = scratch / f"{name.replace(' ', '-')}.json"
         command = [sys.executable, str(HERE / "tiny_engine.py"), model, arguments[0], str(out)]
         with out.with_suffix(".log").open("w") as log:
@@ -88,11 +90,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
+    parser.add_argument("--no-cache", action="store_true")
     args = parser.parse_args()
+    names = [name for name in RUNS if not (args.no_cache and "--cached" in RUNS[name])]
     with tempfile.TemporaryDirectory() as scratch:
-        results = run_all(args.model, Path(scratch))
+        results = run_all(names, args.model, Path(scratch))
     comparisons: dict[str, dict[str, Any]] = {}
-    bad = [name for name in RUNS if name not in results]
+    bad = [name for name in names if name not in results]
     for a, b in TIES:
         if a in results and b in results:
             for answers, label in ANSWERS.items():

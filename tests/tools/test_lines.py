@@ -169,8 +169,8 @@ def test_line_begins_another_one(lined: World, releases: Path, said: Said) -> No
     argv = ("rebase", "--upstream", "1.5.0", "--from", str(releases), "--promote", "line")
     assert on(lined, "1.3.0", *argv) == 3
     assert "make rebase CONTINUE=1 LINE=1.3.0 RETIRE=" in said()
-    argv = ("rebase", "--continue", "--retire", THREE, "--promote", "line")
-    assert on(lined, "1.3.0", *argv, "--from", str(releases)) == 0
+    go_on = ("rebase", "--continue", "--retire", THREE, "--promote", "line")
+    assert on(lined, "1.3.0", *go_on, "--from", str(releases)) == 0
     assert lines.names(lined.project) == ["1.3.0", "1.5.0"]
     assert held(lined, "1.5.0") == [
         "patches/fresh/come.patch", "series", "series.lock", "upstream.toml",

@@ -15,7 +15,7 @@ from tools.say import say
 
 # Made anew in the copy, or of no use there.
 LEFT_OUT = shutil.ignore_patterns(
-    ".git", ".venv", ".gpu", "dist", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache",
+    ".git", ".venv", ".gpu*", "dist", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache",
     ".hypothesis", "vendor",
 )  # fmt: skip
 KEPT = ("*.toml", "README.md", ".gitignore")  # of vendor/

@@ -145,7 +145,9 @@ def _text(git: Git, blob: str) -> str:
 def commands(project: Project, name: str, kind: str, conflicts: list[str]) -> list[str]:
     """Return the commands that can come next."""
     where = project.short(rebase_state.tree(project))
-    add, go_on, abort = f"git -C {where} add", "make rebase CONTINUE=1", "make rebase ABORT=1"
+    line = f" LINE={project.root.name}" if project.outer else ""
+    add = f"git -C {where} add"
+    go_on, abort = f"make rebase CONTINUE=1{line}", f"make rebase ABORT=1{line}"
     if kind == transplant.MERGED:
         edit = f"{add} FILE, then {go_on} (edit it there first, if some of the patch is needed)"
         return [f"{go_on} RETIRE={name}", edit, f"{abort} (to give the whole rebase up)"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tools import patchfile, stack, upstream
+from tools import checkout, patchfile, stack, upstream
 from tools.errors import ToolError
 from tools.git import Git
 from tools.lock import Lock
@@ -15,6 +15,9 @@ def text(git: Git, chain: Lock) -> str:
     head = git.resolve("HEAD")
     if head is None or head == chain.commit:
         return ""
+    # As apply or refresh left it, so that it holds nothing to refresh: patches/ moved, by a pull.
+    if head in (git.resolve(checkout.APPLIED), git.resolve(upstream.BASE_REF)):
+        return "another state of the series: `make apply`"
     if git.call("merge-base", "--is-ancestor", upstream.BASE_REF, head).returncode:
         return f"HEAD is {head[:10]}, which does not stand on the pinned release"
     want = {step.name: step.sha256 for step in chain.steps}

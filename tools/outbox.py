@@ -13,6 +13,7 @@ from tools.project import Project
 
 OUT = "out"
 EVIDENCE = "evidence.json"
+ITSELF = "evidence"  # in it: the hash of all else that it says
 
 
 def folder(project: Project, policy: Policy, topic: str) -> Path:
@@ -36,10 +37,13 @@ def stop_if_edited(project: Project, target: Path) -> None:
         return
     where = project.short(target)
     try:
-        known = json.loads((target / EVIDENCE).read_bytes())["files"]
-    except (OSError, ValueError, KeyError, TypeError):
+        table = json.loads((target / EVIDENCE).read_bytes())
+        known = table["files"] if table[ITSELF] == _hash(table) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         known = None
     there = contents(target)
+    if known is None:
+        there = {}  # who edited the evidence is told so, whatever else they edited
     if known != there:
         odd = sorted(set((known or {}).items()) ^ set(there.items()))
         raise ConflictError(
@@ -51,7 +55,13 @@ def stop_if_edited(project: Project, target: Path) -> None:
 def finish(draft: Path, found: dict[str, Any]) -> None:
     """Write the evidence, with the hashes of all other files."""
     table = {**found, "files": contents(draft)}
+    table[ITSELF] = _hash(table)
     files.write(draft / EVIDENCE, (json.dumps(table, indent=1) + "\n").encode())
+
+
+def _hash(table: dict[str, Any]) -> str:
+    text = json.dumps({key: value for key, value in table.items() if key != ITSELF}, sort_keys=True)
+    return files.digest({EVIDENCE: text.encode()})
 
 
 def place(draft: Path, target: Path) -> None:

@@ -102,9 +102,18 @@ class Importer:
                 stale.unlink()
             if blob is None:
                 target.unlink(missing_ok=True)
+                self._sweep(target.parent)
             else:
                 files.write(target, self.git.raw("cat-file", "blob", blob))
         self.tree = tree
+
+    def _sweep(self, folder: Path) -> None:
+        """Remove folders that are empty now: Python imports an empty one as a package."""
+        for empty in (folder / "__pycache__", folder, *folder.parents):
+            if empty == self.folder:
+                return
+            if empty.is_dir() and not any(empty.iterdir()):
+                empty.rmdir()
 
     def failures(self, names: list[str]) -> dict[str, str]:
         """Import modules in one process; return those that fail, with the reason."""

@@ -18,7 +18,7 @@ from tools import (
     rebase_state,
     staging,
 )
-from tools.errors import FINDINGS, OK, ConflictError, ToolError, UsageError
+from tools.errors import FINDINGS, OK, ConflictError, ToolError
 from tools.project import Project
 from tools.rebase_state import State
 from tools.say import say
@@ -36,10 +36,6 @@ def run(project: Project, state: State, folder: Path | None, goal: str) -> int:
         raise ToolError(
             f"{state.target.version} is no release: it has no sdist and no wheel to pin; rebase "
             f"to a release to promote."
-        )
-    if goal == LINE and project.outer:
-        raise UsageError(
-            "a line is kept of the main series only; PROMOTE=1 moves this line's own pin."
         )
     commands = configured(project, goal)
     stop_if_changed(project, state, goal)
@@ -83,7 +79,7 @@ def stop_if_changed(project: Project, state: State, goal: str) -> None:
             "rebase up with `make rebase ABORT=1` and begin again: resolutions are remembered."
         )
     if goal == LINE:
-        lines.stop_if_unsaved(project, state.target.version)
+        lines.stop_if_unsaved(main(project), state.target.version)
     elif checkout.exists(project):
         checkout.recover(project.git)
         checkout.stop_if_unsaved(project, project.git, "")
@@ -97,10 +93,15 @@ def keep(
     version = state.target.version
     content = {f"patches/{name}": data for name, data in patches}
     content |= {name: (result / name).read_bytes() for name in ("series", "series.lock")}
-    lines.write(project, version, content | {lines.PIN: pin})
+    lines.write(main(project), version, content | {lines.PIN: pin})
     rebase_state.forget(project)
     say(f"promote: lines/{version} is the series on {version}; commit it. The pin stays.")
     return OK
+
+
+def main(project: Project) -> Project:
+    """Return the project that keeps the lines, also for one that is a line itself."""
+    return Project(project.outer) if project.outer else project
 
 
 def finish(project: Project, state: State) -> int:

@@ -72,8 +72,6 @@ def where(project: Project) -> str:
         parts.append(f"a {busy} is unfinished")
     if head == chain.commit:
         parts.append("holds the locked series")
-    elif head == git.resolve(checkout.APPLIED):
-        parts.append("holds another state of the series: `make apply`")
     elif head == git.resolve(upstream.BASE_REF):
         parts.append("is pristine: `make apply`")
     else:

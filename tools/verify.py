@@ -106,7 +106,10 @@ def upstream_base(project: Project, git: Git) -> str:
 def note(project: Project) -> None:
     """Say of what in the checkout nothing here is checked: what counts is patches/."""
     if project.lock.is_file() and checkout.exists(project):
-        found = drift.text(project.git, lock.load(project.lock))
+        try:
+            found = drift.text(project.git, lock.load(project.lock))
+        except ToolError:
+            return  # a finding, once the series is held against it
         if found:
             say(f"note: patches/ is checked, and {project.short(project.checkout)} has {found}")
 

@@ -3,7 +3,8 @@
 
 The host needs Python 3.12, torch 2.11+cu130, triton 3.6, transformers 5.17, numba and
 numpy; packages.txt lists the rest, pinned. 0.33.0 names torch 2.14.0, but its core
-extension keeps the stable ABI from torch 2.11 on.
+extension keeps the stable ABI from torch 2.11 on. A line's wheel is packed whole: its Python
+over another release's extensions, or in another's folder, would be a mix that nobody serves.
 
     python ci/gpu/pack.py OUT --wheel dist/vllm-0.33.0+gdnwindow.1-...whl
 
@@ -18,6 +19,7 @@ and VLLM_USE_FLASHINFER_SAMPLER=0; full attention uses FlashAttention 3.
 from __future__ import annotations
 
 import argparse
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -105,17 +107,25 @@ def main() -> None:
             for wheel in download(RAY, Path(scratch, "ray")):
                 unpack(wheel, site)
             parts.append(sorted({*files_in(site)} - {*paths}))
-        for old in args.out.glob("bundle-*"):
-            old.unlink()
+        # Whole first, so that slices that do not fit leave the old ones in their place.
+        draft = Path(scratch, "slices")
+        draft.mkdir()
         for index, names in enumerate(parts):
-            packed = args.out / f"bundle-{index:02d}"
+            packed = draft / f"bundle-{index:02d}"
             with tarfile.open(packed, "w:xz", preset=6) as archive:
                 for name in names:
                     archive.add(site / name, name)
             size = packed.stat().st_size / 2**20
             print(f"{packed.name} {size:.1f} MiB", flush=True)
             if size > MOST_MIB:
-                sys.exit(f"{packed} is over {MOST_MIB} MiB; leave out more in EXTENSIONS or DROP.")
+                sys.exit(
+                    f"{packed.name} is over {MOST_MIB} MiB, so {args.out} is as it was; leave out "
+                    f"more in EXTENSIONS or DROP."
+                )
+        for old in args.out.glob("bundle-*"):
+            old.unlink()
+        for packed in sorted(draft.iterdir()):
+            shutil.move(packed, args.out / packed.name)
 
 
 if __name__ == "__main__":

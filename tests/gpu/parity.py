@@ -2,8 +2,9 @@
 
 `python tests/gpu/parity.py MODEL OUT.json` runs every mode in a process of its own, all at once,
 and compares answers of 160 and of 4,096 tokens, and of prompts found in the prefix cache with the
-same ones computed. With `--ranks 2 --executors mp ray` it compares two tensor-parallel ranks, on
-two GPUs, with one. Exit code 1 if a mode fails or a comparison that must hold does not.
+same ones computed (not with --no-cache, where the series refuses that). With `--ranks 2
+--executors mp ray` it compares two tensor-parallel ranks, on two GPUs, with one. Exit code 1 if a
+mode fails or a comparison that must hold does not.
 """
 
 from __future__ import annotations
@@ -117,12 +118,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
+    parser.add_argument("--no-cache", action="store_true")
     parser.add_argument("--ranks", type=int, default=1, help="tensor-parallel, a GPU each")
     parser.add_argument("--executors", nargs="+", default=["mp"], choices=["mp", "ray"])
     args = parser.parse_args()
     runs, ties = RUNS, TIES
     if args.ranks > 1:
         runs, ties = on_ranks(args.ranks, args.executors)
+    if args.no_cache:
+        runs = {name: words for name, words in runs.items() if "--cached" not in words}
     with tempfile.TemporaryDirectory() as scratch:
         results = run_all(args.model, Path(scratch), runs)
     comparisons: dict[str, dict[str, Any]] = {}

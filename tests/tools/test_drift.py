@@ -51,3 +51,30 @@ def test_patches_in_another_order_are_named(series: World, said: Said) -> None:
     said()
     assert series.run("status") == 0
     assert "the patches in another order: `make refresh`, or `make apply`" in said()
+
+
+def test_patches_that_a_pull_moved_are_to_be_applied(series: World, said: Said) -> None:
+    """Nothing was done in the checkout, so there is nothing to refresh."""
+    before = series.head()
+    series.edit("vllm/new.py", "import vllm.a\n", "import vllm.b\n")
+    series.git("commit", "-qa", "--amend", "--no-edit")
+    assert series.run("refresh") == 0
+    series.git("checkout", "-q", "-B", "series", before)
+    series.git("update-ref", "refs/series/applied", before)
+    said()
+    assert series.run("verify", "--no-import", "--no-quilt") == 0
+    want = "vendor/vllm has another state of the series: `make apply`\n"
+    assert f"note: patches/ is checked, and {want}" in said()
+    assert series.run("status") == 0
+    assert "another state of the series: `make apply`" in said()
+
+
+def test_malformed_lock_is_a_finding_among_others(series: World, said: Said) -> None:
+    series.project.lock.write_text("series_id = \n")
+    series.patch(OLD).write_bytes(series.patch(OLD).read_bytes().replace(b"Pending", b"Done"))
+    said()
+    assert series.run("verify", "--no-import", "--no-quilt") == 1
+    message = said()
+    assert "series.lock is not valid TOML" in message
+    assert f"{OLD}: Upstream-Status: 'Done' is malformed" in message
+    assert "verify: 3 patches, 2 findings" in message

@@ -517,6 +517,18 @@ def test_edited_evidence_counts_as_edited(topics: World, tmp_path: Path) -> None
         outbox.stop_if_edited(topics.project, folder)
 
 
+def test_edited_number_of_the_evidence_counts_as_edited(topics: World, tmp_path: Path) -> None:
+    draft = tmp_path / "out"
+    draft.mkdir()
+    (draft / "COVER.md").write_text("All pass.\n")
+    outbox.finish(draft, {"tests": {"passed": 7}})
+    outbox.stop_if_edited(topics.project, draft)
+    path = draft / "evidence.json"
+    path.write_text(path.read_text().replace('"passed": 7', '"passed": 8'))
+    with pytest.raises(ConflictError, match=r"evidence\.json is not as"):
+        outbox.stop_if_edited(topics.project, draft)
+
+
 def test_filter_repo_that_is_not_installed(
     topics: World, said: Said, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -145,10 +145,6 @@ def test_patch_that_only_the_line_lacks(series: World, releases: Path) -> None:
 
 def test_line_has_rebases_of_its_own(lined: World, releases: Path, said: Said) -> None:
     argv = ("rebase", "--upstream", "1.4.0", "--from", str(releases), "--promote")
-    said()
-    assert on(lined, "1.3.0", *argv, "line") == 2
-    assert "a line is kept of the main series only" in said()
-    assert on(lined, "1.3.0", "rebase", "--abort") == 0
     before = main_state(lined)
     # Tested with the tools and tests of the project, which a line has not.
     (lined.root / "marker.txt").write_text("")
@@ -160,6 +156,28 @@ def test_line_has_rebases_of_its_own(lined: World, releases: Path, said: Said) -
     # On 1.4.0 the patches are those of 1.2.0 again, so the line keeps none.
     assert held(lined, "1.3.0") == ["series.lock", "upstream.toml"]
     assert main_state(lined) == before
+
+
+def test_line_begins_another_one(lined: World, releases: Path, said: Said) -> None:
+    """What was resolved and corrected for the one is not done again for the other."""
+    line = inner(lined, "1.3.0")
+    line.edit("vllm/b.py", "1", "2")
+    line.commit("Come", "Topic: fresh")
+    assert on(lined, "1.3.0", "refresh") == 0
+    before = main_state(lined), held(lined, "1.3.0")
+    said()
+    argv = ("rebase", "--upstream", "1.5.0", "--from", str(releases), "--promote", "line")
+    assert on(lined, "1.3.0", *argv) == 3
+    assert "make rebase CONTINUE=1 LINE=1.3.0 RETIRE=" in said()
+    go_on = ("rebase", "--continue", "--retire", THREE, "--promote", "line")
+    assert on(lined, "1.3.0", *go_on, "--from", str(releases)) == 0
+    assert lines.names(lined.project) == ["1.3.0", "1.5.0"]
+    assert held(lined, "1.5.0") == [
+        "patches/fresh/come.patch", "series", "series.lock", "upstream.toml",
+    ]  # fmt: skip
+    assert (main_state(lined), held(lined, "1.3.0")) == before
+    assert on(lined, "1.5.0", "fetch", "--from", str(releases)) == 0
+    assert on(lined, "1.5.0", "apply") == 0
 
 
 @pytest.mark.parametrize(

@@ -383,6 +383,23 @@ def test_moved_build_runs_no_bytecode_of_the_prefix_before(tested: World) -> Non
     assert done.stdout == "2\n"
 
 
+def test_package_of_a_later_prefix_leaves_no_folder(tested: World) -> None:
+    """Python would import the empty folder, and a test that must fail would find it."""
+    new = tested.checkout / "vllm" / "more" / "deep" / "new.py"
+    new.parent.mkdir(parents=True)
+    new.write_text("value = 1\n")
+    tested.commit("A package", "Topic: fresh")
+    git, tree = tested.project.git, tested.tree()
+    base = lock.load(tested.project.lock).base
+    env = environment.given(tested.project, Path(sys.prefix))
+    with prefixes.building(tested.project, git, env) as build:
+        build.move(base, tree)
+        py_compile.compile(str(build.folder / "vllm" / "more" / "deep" / "new.py"))
+        build.move(base, base.base_tree)
+        assert not (build.folder / "vllm" / "more").exists()
+        assert (build.folder / "vllm" / "b.py").is_file()
+
+
 CASE = '<testcase name="a"/>'
 BAD = '<testcase name="b"><failure message="assert 0"/></testcase>'
 SKIP = '<testcase name="c"><skipped/></testcase>'

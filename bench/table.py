@@ -14,6 +14,7 @@ from typing import Any
 import check
 import figures
 import pages
+import ranks
 import store
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -42,7 +43,11 @@ def targets_table(verdicts: list[check.Verdict]) -> list[str]:
     return pages.rows("figure|native before|must reach|aim|measured, worst row", body)
 
 
-def readme(files: dict[str, dict[str, Any]], verdicts: list[check.Verdict]) -> str:
+def readme(
+    files: dict[str, dict[str, Any]],
+    verdicts: list[check.Verdict],
+    on_ranks: list[dict[str, Any]],
+) -> str:
     """Return the generated section of the README."""
     parts = []
     if "kernels" in files or "engine" in files:
@@ -61,6 +66,7 @@ def readme(files: dict[str, dict[str, Any]], verdicts: list[check.Verdict]) -> s
     if "engine" in files:
         loads = figures.compared(files["engine"]["rows"])
         parts += [*pages.engine_summary(files["engine"], loads), ""]
+    parts += ranks.summary(on_ranks)
     return "\n".join([START, "", *parts, END])
 
 
@@ -73,8 +79,10 @@ def outputs(results: Path, gpu: str) -> dict[Path, str]:
     verdicts = check.judged(results, gpu)
     file = ROOT / "README.md"
     before, _, rest = file.read_text().partition(START)
-    text = before + readme(files, verdicts) + rest.partition(END)[2]
-    return {file: text, PAGE: pages.page(files, targets_table(verdicts), PLOTS)}
+    on_ranks = ranks.files(results, gpu)
+    text = before + readme(files, verdicts, on_ranks) + rest.partition(END)[2]
+    page = pages.page(files, targets_table(verdicts), PLOTS)
+    return {file: text, PAGE: "\n".join([page, *ranks.section(on_ranks)])}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -181,6 +181,12 @@ def chosen(args: argparse.Namespace) -> list[tuple[str, int]]:
     ]
 
 
+def file_name(gpu: str, args: argparse.Namespace) -> str:
+    """Return the name of the measurements: several ranks have files of their own."""
+    ranks = f"-tp{args.ranks}{'-ray' * (args.executor == 'ray')}" if args.ranks > 1 else ""
+    return f"{host.slug(gpu)}{ranks}-engine{'-quick' * args.quick}.json"
+
+
 def main() -> int:
     args = parser().parse_args()
     args.batches = args.batches or ([1, 32, 128] if args.quick else list(plan.BATCHES))
@@ -190,8 +196,7 @@ def main() -> int:
         return 2
     facts = host.facts()
     ranks = {"ranks": args.ranks, "executor": args.executor} if args.ranks > 1 else {}
-    said = f"-tp{args.ranks}{'-ray' * (args.executor == 'ray')}" if ranks else ""
-    name = f"{host.slug(facts['gpu'])}{said}-engine{'-quick' * args.quick}.json"
+    name = file_name(facts["gpu"], args)
     settings = host.comparable(facts) | {
         "compiled": args.compiled, "steps": plan.STEPS, "kv_gib": args.kv_gib,
         "max_batch": max(args.batches), **ranks,

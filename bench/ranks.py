@@ -29,8 +29,8 @@ def section(measured: list[Row]) -> list[str]:
         TITLE,
         "",
         (
-            "`bench/engines.py --ranks N [--executor ray]`: one engine on N GPUs of a host. Cache is "
-            "that of each GPU, GPU memory that of all; engines that are compared share the GPUs "
+            "`bench/engines.py --ranks N [--executor ray]`: one engine on N GPUs of a host. Cache "
+            "is that of each GPU, GPU memory that of all; engines that are compared share the GPUs "
             "and take turns."
         ),
         "",

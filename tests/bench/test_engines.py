@@ -33,7 +33,7 @@ def trace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def session(folder: Path, **changes: object) -> engines.Session:
     values = {
         "batches": [1, 128], "repeats": 2, "kv_gib": None, "compiled": False, "tiny": None,
-        "seconds": 60,
+        "seconds": 60, "levels": list(plan.LEVELS[1]), "ranks": 1, "executor": "mp",
     }  # fmt: skip
     found = store.Store(folder / "fake-engine.json", engines.TABLES, SETTINGS)
     found.begin({"host": {}, "command": "test"})

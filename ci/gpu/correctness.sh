@@ -34,7 +34,7 @@ run() {  # NAME GPUS SCRIPT ARGUMENT ...
 [ -z "$tests" ] || job tests 0 ci/gpu/kernel_tests.sh "$tests" "$out/kt"
 run parity 0 tests/gpu/parity.py
 run serve 0 tests/gpu/serve.py "${small[@]}"
-run soak 0 tests/soak/soak.py --num-gpu-blocks-override 161 "${small[@]}"
+run soak 0 tests/soak/soak.py --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}"
 run faults $((gpus > 1)) tests/soak/faults.py "${small[@]}"
 if [ "$gpus" -gt 1 ]; then
     executors=(mp)
@@ -46,7 +46,7 @@ if [ "$gpus" -gt 1 ]; then
             --distributed-executor-backend "$executor"
     done
     run soak-ranks 0,1 tests/soak/soak.py --port 8783 --requests 600 --seconds "${SOAK_S:-500}" \
-        --num-gpu-blocks-override 161 "${small[@]}" "${two[@]}"
+        --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}" "${two[@]}"
     run faults-ranks 0,1 tests/soak/faults.py --port 8771 --ranks 2 "${small[@]}"
 fi
 end=$((SECONDS + ${WAIT_S:-540}))

@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--tokens", type=int, default=64, help="of an answer")
+    parser.add_argument("--asking", type=int, default=16, help="clients at once")
     parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")
     args, more = parser.parse_known_args()  # more goes to the server
     words = command(args.model, args.port, more, interpreted=args.interpreted)
@@ -40,7 +41,7 @@ def main() -> int:
         try:
             if not server.until(server.is_healthy, 450):
                 raise RuntimeError("the server did not start")
-            found = ask_everything(server, args.model, args.tokens)
+            found = ask_everything(server, args.model, args.tokens, args.asking)
         except Exception as error:
             print(f"{error}\n{server.said()}")
             return 1

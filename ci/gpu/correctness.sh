@@ -34,7 +34,7 @@ run() {  # NAME GPUS SCRIPT ARGUMENT ...
 [ -z "$tests" ] || job tests 0 ci/gpu/kernel_tests.sh "$tests" "$out/kt"
 run parity 0 tests/gpu/parity.py
 run serve 0 tests/gpu/serve.py "${small[@]}"
-run soak 0 tests/soak/soak.py --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}"
+run soak 0 tests/soak/soak.py --calm 12 --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}"
 run faults $((gpus > 1)) tests/soak/faults.py "${small[@]}"
 if [ "$gpus" -gt 1 ]; then
     executors=(mp)
@@ -45,7 +45,7 @@ if [ "$gpus" -gt 1 ]; then
         run "serve-$executor" 0,1 tests/gpu/serve.py --port $port "${small[@]}" "${two[@]}" \
             --distributed-executor-backend "$executor"
     done
-    run soak-ranks 0,1 tests/soak/soak.py --port 8783 --requests 600 --seconds "${SOAK_S:-500}" \
+    run soak-ranks 0,1 tests/soak/soak.py --port 8783 --calm 12 --requests 600 --seconds "${SOAK_S:-600}" \
         --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}" "${two[@]}"
     run faults-ranks 0,1 tests/soak/faults.py --port 8771 --ranks 2 "${small[@]}"
 fi

@@ -22,6 +22,7 @@ from clients import ask_everything
 from server import command, serving
 
 PORT = 8731
+STARTS_IN_S = 900
 # Lines of the server's log that go into the report.
 KEEP = ("GPU KV cache size", "Available KV cache", "Graph capturing finished", "took")
 COMPILED = re.compile(r"(\S+) compilation during inference: (\w+)")
@@ -39,7 +40,7 @@ def main() -> int:
     words = command(args.model, args.port, more, interpreted=args.interpreted)
     with serving(words, args.port, args.out.with_suffix(".log")) as server:
         try:
-            if not server.until(server.is_healthy, 450):
+            if not server.until(server.is_healthy, STARTS_IN_S):
                 raise RuntimeError("the server did not start")
             found = ask_everything(server, args.model, args.tokens, args.asking)
         except Exception as error:

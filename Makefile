@@ -140,9 +140,9 @@ bench-table: $(BENCH_STAMP) ## README's tables, docs/benchmarks.md and the plots
 bench-check: $(STAMP) ## the committed JSON against bench/targets.toml
 	@$(VENV)/bin/python bench/check.py $(ARGS)
 
-gpu-bundle: build ## .gpu/: the wheel in slices for a GPU host without network (LINE: .gpu-LINE/)
+gpu-bundle: build ## .gpu/: the wheel in slices for a GPU host without network (ARGS=--ray; LINE: .gpu-LINE/)
 	@version=$$(sed -n 's/^version = "\(.*\)"/\1/p' $(PROJECT)/vendor/upstream.toml); \
-		$(VENV)/bin/python ci/gpu/pack.py .gpu$(if $(LINE),-$(LINE)) --wheel dist/vllm-$$version+*manylinux*.whl
+		$(VENV)/bin/python ci/gpu/pack.py .gpu$(if $(LINE),-$(LINE)) --wheel dist/vllm-$$version+*manylinux*.whl $(ARGS)
 
 # ---- housekeeping ------------------------------------------------------------------------
 

@@ -68,7 +68,9 @@ def run(project: Project, acceptance: Acceptance, site: Site, series_id: str) ->
 
 
 def _make(project: Project, acceptance: Acceptance, source: Source, site: Site, what: str) -> None:
-    model = site.model or _tiny(project, site)
+    model = site.model
+    if not model and "{model}" in source.command:
+        model = _tiny(project, site)
     log = project.cache / "logs" / f"promotion-{source.name}.log"
     say(f"{what}: running; its words are in {project.short(log)}")
     with tempfile.TemporaryDirectory(prefix="promotion-") as out:
@@ -76,10 +78,12 @@ def _make(project: Project, acceptance: Acceptance, source: Source, site: Site, 
         argv = [word.format(**words) for word in shlex.split(source.command)]
         code = testrun.leashed(argv, log, site.limit, os.environ, project.root)
         made = sorted(Path(out).glob(f"*{source.name}.json"))
+        # What was cut off is no result: "there already" would be said of it for ever.
+        made = made if code is not None else []
         for path in made:
             take(project, acceptance, path)
     end = f"longer than {site.limit} s" if code is None else f"exit code {code}"
-    say(f"{what}: {end}, {'taken' if made else 'it wrote nothing'}")
+    say(f"{what}: {end}, {'taken' if made else 'nothing is taken'}")
 
 
 def take(project: Project, acceptance: Acceptance, path: Path) -> Path:

@@ -151,9 +151,13 @@ def _ratio(entry: Row, found: Evidence) -> Row:
     if not tables:
         return row | {"verdict": NOT_RUN, "reason": witness.absent(name, [], found)}
     groups, facts, others = _grouped(entry, tables, found.series_id)
-    if others or not groups:
+    lacking = [group for group, modes in groups.items() if not all(modes.values())]
+    if others or len(lacking) == len(groups):
         reason = f"evidence of series {', '.join(others)}" if others else "not measured"
         return row | {"verdict": NOT_RUN, "reason": reason}
+    if lacking:
+        reasons = [f"{group}: one side was not measured" for group in lacking]
+        return row | {"verdict": NOT_RUN, "reason": _few(reasons)}
     found_ratios = {
         group: statistics.median(modes[entry["of"]]) / statistics.median(modes[entry["over"]])
         for group, modes in groups.items()
@@ -187,7 +191,7 @@ def _grouped(
             group = ", ".join(str(row[key]) for key in entry["by"])
             values = groups.setdefault(group, {entry["of"]: [], entry["over"]: []})
             values[row["mode"]].append(float(row[entry["field"]]))
-    return {g: m for g, m in groups.items() if all(m.values())}, facts, sorted(others)
+    return groups, facts, sorted(others)
 
 
 def _is_number(value: Any) -> bool:

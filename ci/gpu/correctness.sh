@@ -2,8 +2,8 @@
 # All that must hold on a GPU, side by side: ci/gpu/correctness.sh TINY_MODEL OUT [VLLM_TESTS]
 # Parity, a server and its clients, a soak, faults, and the patched tree's tests if their folder is
 # named; with two GPUs the first four on two tensor-parallel ranks as well, by mp and, if bundle-02
-# is there, by Ray. Each leaves NAME.json, NAME.log and NAME.rc in OUT; what has an exit code is not
-# run again. Nothing is timed here: they share the GPUs. WAIT_S (540) ends the wait, not the jobs:
+# is there, by Ray. Each leaves NAME.json, NAME.out and NAME.rc in OUT; what has an exit code, or
+# runs, is not begun again. Nothing is timed here: they share the GPUs. WAIT_S (540) ends the wait, not the jobs:
 # call it again. Exit code 0 if all have passed, 1 if one failed, 3 if one still runs.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -21,9 +21,10 @@ job() {  # NAME GPUS COMMAND ...: begun once, beside the others
     local name=$1 gpu=$2
     shift 2
     names+=("$name")
-    [ ! -e "$out/$name.log" ] || return 0
-    CUDA_VISIBLE_DEVICES=$gpu setsid bash -c '"${@:2}"; echo $? > "$1"' - "$out/$name.rc" "$@" \
-        > "$out/$name.log" 2>&1 &
+    [ ! -e "$out/$name.rc" ] || return 0
+    if [ -e "$out/$name.pid" ] && kill -0 "$(cat "$out/$name.pid")" 2> /dev/null; then return 0; fi
+    CUDA_VISIBLE_DEVICES=$gpu setsid bash -c 'echo $$ > "$1.pid"; "${@:2}"; echo $? > "$1.rc"' - \
+        "$out/$name" "$@" > "$out/$name.out" 2>&1 &
 }
 py() { local script=$1 name=$2; shift 2; printf '%s\n' python3 "$script" "$model" "$out/$name.json" "$@"; }
 run() {  # NAME GPUS SCRIPT ARGUMENT ...
@@ -58,7 +59,7 @@ for name in "${names[@]}"; do
     elif [ "$(cat "$out/$name.rc")" != 0 ]; then
         code=1
         echo "$name: exit code $(cat "$out/$name.rc")"
-        tail -c 1500 "$out/$name.log"
+        tail -c 1500 "$out/$name.out"
     else echo "$name: passed"; fi
 done
 exit $code

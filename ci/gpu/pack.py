@@ -19,7 +19,6 @@ and VLLM_USE_FLASHINFER_SAMPLER=0; full attention uses FlashAttention 3.
 from __future__ import annotations
 
 import argparse
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -95,7 +94,7 @@ def main() -> None:
     parser.add_argument("--ray", action="store_true", help="also bundle-02, for that executor")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as scratch:
+    with tempfile.TemporaryDirectory(dir=args.out, prefix=".") as scratch:
         site = Path(scratch, "site")
         packages = (HERE / "packages.txt").read_text().split()
         for wheel in [*download(packages, Path(scratch, "wheels")), args.wheel]:
@@ -125,7 +124,7 @@ def main() -> None:
         for old in args.out.glob("bundle-*"):
             old.unlink()
         for packed in sorted(draft.iterdir()):
-            shutil.move(packed, args.out / packed.name)
+            packed.replace(args.out / packed.name)
 
 
 if __name__ == "__main__":

@@ -9,11 +9,13 @@ if [ -z "$(ls "$SLICES"/bundle-* "$SITE"/.bundle-* 2> /dev/null)" ] &&
     exit 2
 fi
 mkdir -p "$SITE"
-for piece in "$SLICES"/bundle-??.1of*; do  # of a slice that came in several
-    whole=${piece%.1of*} count=${piece##*.1of}
-    if [ -e "$piece" ] && [ "$(ls "$whole".*of"$count" | wc -l)" = "$count" ]; then
-        cat "$whole".*of"$count" > "$SITE/.joining" && mv "$SITE/.joining" "$whole" &&
-            rm "$whole".*of"$count" || exit 2
+for piece in "$SLICES"/bundle-??.1of*; do  # a slice cut by hand: bundle-01.1of2, bundle-01.2of2
+    [ -e "$piece" ] || continue
+    whole=${piece%.1of*} count=${piece##*.1of} pieces=()
+    for number in $(seq 1 "$count"); do pieces+=("$whole.${number}of$count"); done
+    if ls "${pieces[@]}" > /dev/null 2>&1; then
+        cat "${pieces[@]}" > "$SITE/.joining" && xz -t < "$SITE/.joining" &&
+            mv "$SITE/.joining" "$whole" && rm "${pieces[@]}" || exit 2
     fi
 done
 for slice in "$SLICES"/bundle-??; do

@@ -106,6 +106,7 @@ def main() -> int:
     parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")
     args, more = parser.parse_known_args()  # more goes to the server
+    args.out.unlink(missing_ok=True)
     words = command(args.model, args.port, more, interpreted=args.interpreted)
     with serving(words, args.port, args.out.with_suffix(".log")) as server:
         try:

@@ -67,6 +67,8 @@ def test_the_unit_is_one(tmp_path: Path) -> None:
     words = serve_lines.of_text(UNIT)[0]
     wait = int(words[words.index("--shutdown-timeout") + 1])
     assert int(service["TimeoutStopSec"]) > wait
+    # A server whose engine was killed ends with exit code 0, as upstream's does.
+    assert service["Restart"] == "always"
     if shutil.which("systemd-analyze"):
         assert verified(text, tmp_path) == ""
         assert "Unknown key" in verified(text.replace("KillMode", "KilMode"), tmp_path)

@@ -12,7 +12,7 @@ import acceptances
 import pytest
 from acceptances import Place
 
-from tools import gpu_jobs, judgement
+from tools import gpu_jobs, judgement, testrun
 
 Said = Callable[[], str]
 OTHER = "f" * 64
@@ -216,6 +216,17 @@ def test_a_ratio_is_of_medians(place: Place) -> None:
     assert place.row("speed")["evidence"][1]["worst"] == 0.75
 
 
+def test_a_ratio_of_one_side_is_not_run(place: Place) -> None:
+    place.figure()
+    place.latency([1.0, 2.0])
+    path = place.root / "bench/results/h200-latency.json"
+    table = json.loads(path.read_text())
+    table["rows"] = [row for row in table["rows"] if (row["mode"], row["batch"]) != ("window", 1)]
+    path.write_text(json.dumps(table))
+    said, why = judged(place, "speed")
+    assert (said, "1: one side was not measured" in why) == ("not run", True)
+
+
 def test_one_row_of_another_series_is_enough(place: Place) -> None:
     place.figure()
     place.latency([1.0, 1.0])
@@ -329,7 +340,17 @@ def test_two_gpus_and_a_real_checkpoint(
 def test_a_script_that_fails_leaves_nothing(gpu: Place, said: Said) -> None:
     gpu.edit("bench/fake.py", "table =", "sys.exit(7)\ntable =")
     assert gpu.run("--python", sys.executable) == 0
-    assert "parity: exit code 7, it wrote nothing" in said()
+    assert "parity: exit code 7, nothing is taken" in said()
+    assert gpu.verdict("parity") == "not run"
+
+
+def test_what_is_cut_off_is_not_taken(
+    gpu: Place, monkeypatch: pytest.MonkeyPatch, said: Said
+) -> None:
+    leashed = testrun.leashed
+    monkeypatch.setattr(testrun, "leashed", lambda *a: (leashed(*a), None)[1])
+    assert gpu.run("--python", sys.executable) == 0
+    assert "s, nothing is taken" in said()
     assert gpu.verdict("parity") == "not run"
 
 

@@ -68,12 +68,14 @@ class Observer:
         def _(module: Any) -> None:
             original = module.GDNRecoverSSMMetadataBuilder.commit
 
-            def commit(builder: Any, states: Any, slots: Any, lens: Any, *out: Any) -> None:
+            def commit(builder: Any, *rows: Any) -> None:
+                # A line without prefix caching hands over what its plan staged, as one tensor.
+                states, lens = (rows[0], rows[2]) if len(rows) > 1 else rows[0][0::3]
                 done = lens[(states > 0) & (lens > 0)].tolist()
                 counts = self.commits.setdefault(builder.layer_names[0], [0, 0])
                 counts[0] += len(done)
                 counts[1] += sum(done)
-                original(builder, states, slots, lens, *out)
+                original(builder, *rows)
 
             module.GDNRecoverSSMMetadataBuilder.commit = commit
 

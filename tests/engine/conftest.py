@@ -20,6 +20,7 @@ import pytest
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))
 
+from programs import PROGRAMS  # noqa: E402
 from result import Result  # noqa: E402
 from scenarios import SCENARIOS  # noqa: E402
 from tinymodel.checkpoint import checkpoint  # noqa: E402
@@ -72,10 +73,32 @@ def run_engine(
     return Result.read(result)
 
 
-class Runs(Mapping[str, Result]):
-    """Results by scenario name; reading one waits for it."""
+def run_program(
+    name: str, folder: pathlib.Path, build: pathlib.Path, model: pathlib.Path
+) -> dict[str, Any]:
+    """Return the report of a script of tests/, which passed."""
+    script, *options = PROGRAMS[name](folder)
+    out = folder / f"{name}.json"
+    environment = os.environ | {
+        "PYTHONPATH": f"{build}{os.pathsep}{TESTS}",
+        "OMP_NUM_THREADS": "1",
+    }
+    done = subprocess.run(
+        [sys.executable, str(TESTS / script), str(model), str(out), *options],
+        env=environment, cwd=folder, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(
+            f"{script}: exit status {done.returncode}\n{done.stdout[-3000:]}\n{done.stderr[-4000:]}"
+        )
+    found: dict[str, Any] = json.loads(out.read_text())
+    return found
 
-    def __init__(self, names: list[str], folder: pathlib.Path) -> None:
+
+class Runs(Mapping[str, Result]):
+    """Results by scenario name; reading one waits for it. `reports` are those of PROGRAMS."""
+
+    def __init__(self, names: list[str], programs: list[str], folder: pathlib.Path) -> None:
         build, model = build_folder(), checkpoint()
         cpus: queue.Queue[int] = queue.Queue()
         for cpu in sorted(os.sched_getaffinity(0))[:AT_A_TIME]:
@@ -92,6 +115,9 @@ class Runs(Mapping[str, Result]):
 
         self.futures: dict[str, Future[Result]] = {
             name: self.pool.submit(job, name) for name in names
+        }
+        self.reports: dict[str, Future[dict[str, Any]]] = {
+            name: self.pool.submit(run_program, name, folder, build, model) for name in programs
         }
 
     def __getitem__(self, name: str) -> Result:
@@ -114,7 +140,9 @@ def runs(
         if callspec := getattr(item, "callspec", None):
             wanted |= set(callspec.params.values())
     started = Runs(
-        [name for name in SCENARIOS if name in wanted], tmp_path_factory.mktemp("engine")
+        [name for name in SCENARIOS if name in wanted],
+        [name for name in PROGRAMS if name in wanted],
+        tmp_path_factory.mktemp("engine"),
     )
     yield started
     started.pool.shutdown(cancel_futures=True)
@@ -133,8 +161,18 @@ def _fixture(name: str) -> Any:
     return result
 
 
+def _report(name: str) -> Any:
+    @pytest.fixture(scope="session", name=name)
+    def report(runs: Runs) -> dict[str, Any]:
+        return runs.reports[name].result()
+
+    return report
+
+
 for _name in SCENARIOS:
     globals()[f"_run_{_name}"] = _fixture(_name)
+for _name in PROGRAMS:
+    globals()[f"_report_{_name}"] = _report(_name)
 
 
 def pytest_terminal_summary(

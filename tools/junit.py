@@ -36,6 +36,12 @@ def counts(
     return dict(sorted(found.items()))
 
 
+def totals(tests: dict[str, list[int]]) -> tuple[int, int, int]:
+    """Return how many cases passed, failed and were skipped in all."""
+    good, bad, skipped = (sum(row[place] for row in tests.values()) for place in range(3))
+    return good, bad, skipped
+
+
 def _place(case: ET.Element) -> int:
     if case.find("failure") is not None or case.find("error") is not None:
         return FAILED

@@ -53,13 +53,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="take results, or another host's ledger, before",
     )
-    parser.add_argument(
-        "--limit",
-        type=int,
-        metavar="SECONDS",
-        default=testrun.LIMIT,
-        help="of one run (%(default)s)",
-    )
+    testrun.add_limit(parser)
 
 
 def run(project: Project, args: argparse.Namespace) -> int:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from tools import junit
+from tools.witness import SHORT
+
 FILE = "docs/promotion.md"
-SHORT = 12
 Table = dict[str, Any]
 BOUNDS = {"is": "is", "least": "at least", "most": "at most", "holds": "holds"}
 
@@ -36,7 +38,7 @@ def page(table: Table) -> str:
         "|---|---|---|---|---|---|---|",
     ]
     for run in table["runs"]:
-        good, bad, skipped = (sum(row[at] for row in run["tests"].values()) for at in range(3))
+        good, bad, skipped = junit.totals(run["tests"])
         outcome = _cell(f"{run['outcome']} {run['reason']}".strip())
         counts = f"{good} | {bad} | {skipped} | {run['seconds']:.0f}"
         lines.append(f"| `{run['unit']}` | {host(run['host'])} | {outcome} | {counts} |")

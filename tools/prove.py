@@ -37,13 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="the environment tests run in (default: the one `make env` makes)",
     )
-    parser.add_argument(
-        "--limit",
-        type=int,
-        metavar="SECONDS",
-        default=testrun.LIMIT,
-        help="give a run of tests up after this time (default: %(default)s)",
-    )
+    testrun.add_limit(parser)
 
 
 def run(project: Project, args: argparse.Namespace) -> int:

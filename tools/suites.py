@@ -121,7 +121,7 @@ def _cpu() -> str:
 
 
 def summary(run: dict[str, Any]) -> str:
-    good, bad, skipped = (sum(row[place] for row in run["tests"].values()) for place in range(3))
+    good, bad, skipped = junit.totals(run["tests"])
     reason = f" ({run['reason']})" if run["reason"] else ""
     text = f"{run['outcome']}{reason}; {good} passed, {bad} failed, {skipped} skipped"
     return f"{text}; {run['seconds']:.0f} s"

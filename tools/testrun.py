@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import contextlib
 import hashlib
 import json
@@ -34,6 +35,17 @@ FORMAT = 1  # raise it when a record means something else
 # pytest's exit codes
 GOOD, BAD, INTERRUPTED, EMPTY = 0, 1, 2, 5
 REASON_LENGTH = 160
+
+
+def add_limit(parser: argparse.ArgumentParser) -> None:
+    """Let a command line say how long one run may take."""
+    parser.add_argument(
+        "--limit",
+        type=int,
+        metavar="SECONDS",
+        default=LIMIT,
+        help="give a run up after this time (default: %(default)s)",
+    )
 
 
 @dataclass(frozen=True)

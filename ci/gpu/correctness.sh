@@ -26,11 +26,8 @@ job() {  # NAME GPUS COMMAND ...: begun once, beside the others
     CUDA_VISIBLE_DEVICES=$gpu setsid bash -c 'echo $$ > "$1.pid"; "${@:2}"; echo $? > "$1.rc"' - \
         "$out/$name" "$@" > "$out/$name.out" 2>&1 &
 }
-py() { local script=$1 name=$2; shift 2; printf '%s\n' python3 "$script" "$model" "$out/$name.json" "$@"; }
 run() {  # NAME GPUS SCRIPT ARGUMENT ...
-    local name=$1 gpu=$2 script=$3 words
-    mapfile -t words < <(py "$script" "$name" "${@:4}")
-    job "$name" "$gpu" "${words[@]}"
+    job "$1" "$2" python3 "$3" "$model" "$out/$1.json" "${@:4}"
 }
 [ -z "$tests" ] || job tests 0 ci/gpu/kernel_tests.sh "$tests" "$out/kt"
 run parity 0 tests/gpu/parity.py

@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "soak"))
 
 import host
 from clients import ask_everything
-from server import command, serving
+from server import add_arguments, command, serving
 
 PORT = 8731
 STARTS_IN_S = 900
@@ -32,10 +32,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
-    parser.add_argument("--port", type=int, default=PORT)
     parser.add_argument("--tokens", type=int, default=64, help="of an answer")
     parser.add_argument("--asking", type=int, default=16, help="clients at once")
-    parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")
+    add_arguments(parser, PORT)
     args, more = parser.parse_known_args()  # more goes to the server
     args.out.unlink(missing_ok=True)
     words = command(args.model, args.port, more, interpreted=args.interpreted)

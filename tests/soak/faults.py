@@ -26,7 +26,7 @@ from typing import Any
 import aiohttp
 from client import Client
 from requests_mix import Answer, Ask, draw, parted
-from server import Server, command, serving
+from server import Server, add_arguments, command, serving
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
@@ -34,7 +34,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 import host
 from parity import TIE_NATS
 
-PORT = 8761
+PORT = 8761  # and the next
 STARTS_IN_S, ENDS_IN_S, IDLE_IN_S = 600, 60, 60
 TOO_MUCH = 1 << 50  # bytes of cache that no machine has
 PROMPTS = 6
@@ -146,8 +146,8 @@ class Case:
         (process, *_) = server.processes(title)[-1:]
 
         async def clients() -> list[Any]:
-            asks = [Ask(a.prompt, 4000) for a in self.asks]
-            bodies = [a.body(self.args.model) | {"max_tokens": self.args.long} for a in asks]
+            asks = [Ask(a.prompt, self.args.long) for a in self.asks]
+            bodies = [a.body(self.args.model) for a in asks]
             timeout = aiohttp.ClientTimeout(total=ENDS_IN_S)
             async with aiohttp.ClientSession(timeout=timeout) as session:
 
@@ -240,12 +240,11 @@ def main() -> int:
     parser.add_argument("model")
     parser.add_argument("out", type=Path)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--port", type=int, default=PORT, help="this and the next are used")
     parser.add_argument("--leaving", type=int, default=500, help="clients that go at once")
     parser.add_argument("--leave-after", type=float, default=60, metavar="SECONDS")
     parser.add_argument("--long", type=int, default=4000, help="tokens of those cut off")
     parser.add_argument("--ranks", type=int, default=1, help="tensor-parallel")
-    parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")
+    add_arguments(parser, PORT)
     args, more = parser.parse_known_args()  # more goes to the server
     if args.ranks > 1:
         more += ["--tensor-parallel-size", str(args.ranks)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import re
 import subprocess
 import sys
@@ -92,6 +93,12 @@ class Server:
 
     def said(self, characters: int = 4000) -> str:
         return self.log.read_text(errors="replace")[-characters:]
+
+
+def add_arguments(parser: argparse.ArgumentParser, port: int) -> None:
+    """Let a command line say how a server is started; what else it says goes to the server."""
+    parser.add_argument("--port", type=int, default=port)
+    parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")
 
 
 def command(model: str, port: int, more: list[str], *, interpreted: bool) -> list[str]:

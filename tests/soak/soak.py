@@ -20,7 +20,7 @@ from typing import Any
 
 from client import Client
 from requests_mix import Answer, draw, parted
-from server import Server, command, serving
+from server import Server, add_arguments, command, serving
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "gpu"))
 sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
@@ -103,8 +103,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=0, help="storms until then, one at least")
     parser.add_argument("--least-cached", type=int, default=1, metavar="TOKENS")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--port", type=int, default=PORT)
-    parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")
+    add_arguments(parser, PORT)
     args, more = parser.parse_known_args()  # more goes to the server
     args.out.unlink(missing_ok=True)
     words = command(args.model, args.port, more, interpreted=args.interpreted)

@@ -1,0 +1,165 @@
+"""Sleep mode on a GPU: an engine of the trained tiny checkpoint wakes and says the same.
+
+`python tests/gpu/sleep.py MODEL OUT.json` asks an engine before any sleep and then after it slept
+at each level, idle, with its requests aborted, and with them kept in the midst of their answers.
+States and windows are lost each time (not on a CPU, whose worker only pauses). Exit code 1 if an
+answer differs by more than a near tie, if no GPU memory was given back, or if no request was under
+way where some should have been.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+import host
+import modes
+from engine import process_memory_gib
+from parity import TIE_NATS, compare
+from tiny_engine import DRAFTS, PROMPTS, rows_of
+
+STEPS = 12  # tokens of an answer before a sleep
+
+
+class Engine:
+    """An engine with its front end, which sleeps."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        if args.interpreted:
+            import harness
+
+            harness.install("kernels")
+        self.prompts = PROMPTS[: args.requests]
+        arguments = modes.engine_arguments(
+            modes.MODES[args.mode],
+            args.model,
+            drafts=DRAFTS,
+            capture_sizes=[1, 2, 4, 8, 16, 32],
+            eager=args.interpreted,
+            max_model_len=1024,
+            max_num_seqs=len(self.prompts),
+            kv_cache_memory_bytes=(1 << 30) // (16 if args.interpreted else 1),
+            enable_sleep_mode=not args.interpreted,
+            enable_prefix_caching=True,
+        )
+        from vllm import LLM, SamplingParams
+
+        self.llm = LLM(**arguments)
+        self.sampling = SamplingParams(
+            temperature=0, max_tokens=args.tokens, ignore_eos=True, detokenize=False, logprobs=2
+        )
+        self.asked = 0
+
+    def ask(self) -> None:
+        for prompt in self.prompts:
+            self.llm.llm_engine.add_request(
+                str(self.asked), {"prompt_token_ids": list(prompt)}, self.sampling
+            )
+            self.asked += 1
+
+    def answers(self) -> list[dict[str, Any]]:
+        """Of what was asked last, once all are finished."""
+        done, first = {}, self.asked - len(self.prompts)
+        while self.llm.llm_engine.has_unfinished_requests():
+            done |= {int(x.request_id): x for x in self.llm.llm_engine.step() if x.finished}
+        return rows_of([done[first + i] for i in range(len(self.prompts))])
+
+    def under_way(self) -> int:
+        """Ask, and go on until all answers have begun; tokens of the longest."""
+        self.ask()
+        begun: dict[str, int] = {}
+        while len(begun) < len(self.prompts) or max(begun.values()) < STEPS:
+            for output in self.llm.llm_engine.step():
+                begun[output.request_id] = len(output.outputs[0].token_ids)
+        return max(begun.values())
+
+    def wake(self, level: int) -> None:
+        if level < 2:
+            self.llm.wake_up()
+            return
+        self.llm.wake_up(tags=["weights"])
+        self.llm.collective_rpc("reload_weights")
+        self.llm.wake_up(tags=["kv_cache"])
+
+
+def idle(engine: Engine, level: int) -> dict[str, Any]:
+    """Asleep with nothing to do; GPU memory by then."""
+    before = process_memory_gib()
+    engine.llm.sleep(level=level)
+    found = {"awake_gib": before, "asleep_gib": process_memory_gib()}
+    engine.wake(level)
+    engine.ask()
+    return found
+
+
+def aborted(engine: Engine, level: int) -> dict[str, Any]:
+    found = {"tokens_before": engine.under_way()}
+    engine.llm.sleep(level=level, mode="abort")
+    engine.wake(level)
+    # A front end within the engine's process is not told.
+    last = range(engine.asked - len(engine.prompts), engine.asked)
+    engine.llm.llm_engine.abort_request([str(i) for i in last])
+    engine.ask()
+    return found
+
+
+def kept(engine: Engine, level: int) -> dict[str, Any]:
+    """The answers are those that had begun."""
+    found = {"tokens_before": engine.under_way()}
+    engine.llm.sleep(level=level, mode="keep")
+    engine.wake(level)
+    return found
+
+
+CASES: tuple[Callable[[Engine, int], dict[str, Any]], ...] = (idle, aborted, kept)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("model")
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--mode", choices=sorted(modes.MODES), default="window")
+    parser.add_argument("--requests", type=int, default=len(PROMPTS), help="of the prompts")
+    parser.add_argument("--tokens", type=int, default=160, help="of an answer")
+    parser.add_argument("--levels", type=int, nargs="+", default=[1, 2], choices=[1, 2])
+    parser.add_argument("--interpreted", action="store_true", help="on a CPU, see tests/harness")
+    args = parser.parse_args()
+    engine = Engine(args)
+    engine.ask()
+    first = engine.answers()
+    cases: dict[str, dict[str, Any]] = {}
+    bad = []
+    for level, case in itertools.product(args.levels, CASES):
+        name = f"{case.__name__}, level {level}"
+        found = case(engine, level)
+        found |= compare(engine.answers(), first)
+        cases[name] = found
+        print(name, found, flush=True)
+        if any(margin > TIE_NATS for margin in found["margins_where_parted"]):
+            bad.append(f"{name}: parted")
+        if (found.get("asleep_gib") or 0) >= (found.get("awake_gib") or 1):
+            bad.append(f"{name}: no memory was given back")
+        if not STEPS <= found.get("tokens_before", STEPS) < args.tokens:
+            bad.append(f"{name}: answers were not under way")
+    report = {
+        "host": host.facts(),
+        "command": host.command(),
+        "mode": args.mode,
+        "cases": cases,
+        "failed": bad,
+    }
+    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    print(json.dumps(report, indent=1))
+    return bool(bad)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

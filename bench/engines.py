@@ -78,6 +78,8 @@ class Session:
                 left = min(begun + START_SECONDS, deadline) - time.monotonic()
                 self.attempt(crew, leg, lambda worker, left=left: worker.answer(max(left, 1)))
             print(f"started after {time.monotonic() - begun:.0f} s", flush=True)
+            while self.args.hold and self.args.hold.exists() and time.monotonic() < deadline:
+                time.sleep(0.5)
             for item in todo:
                 if time.monotonic() > deadline:
                     break
@@ -160,6 +162,9 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--tiny", type=Path, help="the trained checkpoint; without it, not measured")
     found.add_argument("--compiled", action="store_true", help="with torch.compile: starts slower")
     found.add_argument("--seconds", type=float, default=24 * 3600, help="begin nothing after these")
+    found.add_argument(
+        "--hold", type=Path, help="start engines, but measure nothing while this file is there"
+    )
     found.add_argument(
         "--gpu-gib", type=float, help="memory to share out, default 96 %% of the GPU"
     )

@@ -3,8 +3,9 @@
 # Parity, a server and its clients, a soak, faults, and the patched tree's tests if their folder is
 # named; with two GPUs the first four on two tensor-parallel ranks as well, by mp and, if bundle-02
 # is there, by Ray. Each leaves NAME.json, NAME.out and NAME.rc in OUT; what has an exit code, or
-# runs, is not begun again. Nothing is timed here: they share the GPUs. WAIT_S (540) ends the wait, not the jobs:
-# call it again. Exit code 0 if all have passed, 1 if one failed, 3 if one still runs.
+# runs, is not begun again. Nothing is timed here: they share the GPUs, AT_ONCE (a fifth of the
+# processors) of them beside the longest. WAIT_S (540) ends the wait, not the jobs: call it again.
+# Exit code 0 if all have passed, 1 if one failed, 3 if one still runs.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 [ $# -ge 2 ] || { echo "usage: ci/gpu/correctness.sh TINY_MODEL OUT [VLLM_TESTS]" >&2; exit 2; }
@@ -17,36 +18,57 @@ names=()
 # Each server takes what it needs; a profile would see the others' memory.
 small=(--kv-cache-memory-bytes $((4 << 30)) --gpu-memory-utilization 0.05)
 two=(--tensor-parallel-size 2)
+at_once=${AT_ONCE:-$(($(nproc) / 5 + 1))}
+slot() {  # until one of them is free; it is held as file 9 until the process ends
+    local i
+    while :; do
+        for i in $(seq "$at_once"); do
+            exec 9> "$out/.slot$i"
+            flock -n 9 && return
+        done
+        sleep 1
+    done
+}
 job() {  # NAME GPUS COMMAND ...: begun once, beside the others
-    local name=$1 gpu=$2
+    local name=$1 gpu=$2 wait=slot
     shift 2
+    [ "$name" != soak-ranks ] || wait=:
     names+=("$name")
     [ ! -e "$out/$name.rc" ] || return 0
     if [ -e "$out/$name.pid" ] && kill -0 "$(cat "$out/$name.pid")" 2> /dev/null; then return 0; fi
-    CUDA_VISIBLE_DEVICES=$gpu setsid bash -c 'echo $$ > "$1.pid"; "${@:2}"; echo $? > "$1.rc"' - \
-        "$out/$name" "$@" > "$out/$name.out" 2>&1 &
+    CUDA_VISIBLE_DEVICES=$gpu setsid bash -c \
+        'echo $$ > "$1.pid"; $2; echo begun; "${@:3}"; echo $? > "$1.rc"' - \
+        "$out/$name" "$wait" "$@" > "$out/$name.out" 2>&1 &
+    sleep 0.2 # so that they begin in this order
 }
+export -f slot
+export out at_once
 run() {  # NAME GPUS SCRIPT ARGUMENT ...
     job "$1" "$2" python3 "$3" "$model" "$out/$1.json" "${@:4}"
 }
-[ -z "$tests" ] || job tests 0 ci/gpu/kernel_tests.sh "$tests" "$out/kt"
-run parity 0 tests/gpu/parity.py
-run serve 0 tests/gpu/serve.py "${small[@]}"
-run soak 0 tests/soak/soak.py --calm 12 --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}"
-run faults $((gpus > 1)) tests/soak/faults.py "${small[@]}"
+soak=(--calm 12 --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}")
+executors=(mp)
+python3 -c "import ray" 2> /dev/null && executors+=(ray)
 if [ "$gpus" -gt 1 ]; then
-    executors=(mp)
-    python3 -c "import ray" 2> /dev/null && executors+=(ray)
-    run parity-ranks 0,1 tests/gpu/parity.py --ranks 2 --executors "${executors[@]}"
+    run soak-ranks 0,1 tests/soak/soak.py --port 8783 --requests 600 --seconds "${SOAK_S:-600}" \
+        "${soak[@]}" "${two[@]}"
+    sleep "${SOAK_AHEAD_S:-60}" # it is the longest, and starts sooner alone
+fi
+[ -z "$tests" ] || job tests 0 ci/gpu/kernel_tests.sh "$tests" "$out/kt"
+run soak $((gpus > 1)) tests/soak/soak.py "${soak[@]}"
+if [ "$gpus" -gt 1 ]; then
     for executor in "${executors[@]}"; do
         port=$((8790 + ${#executor}))
         run "serve-$executor" 0,1 tests/gpu/serve.py --port $port "${small[@]}" "${two[@]}" \
             --distributed-executor-backend "$executor"
     done
-    run soak-ranks 0,1 tests/soak/soak.py --port 8783 --calm 12 --requests 600 --seconds "${SOAK_S:-600}" \
-        --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}" "${two[@]}"
     run faults-ranks 0,1 tests/soak/faults.py --port 8771 --ranks 2 "${small[@]}"
+    run parity-ranks 0,1 tests/gpu/parity.py --ranks 2 --executors "${executors[@]}"
 fi
+run faults $((gpus > 1)) tests/soak/faults.py "${small[@]}"
+run serve 0 tests/gpu/serve.py "${small[@]}"
+run parity $((gpus > 1)) tests/gpu/parity.py
+run sleep 0 tests/gpu/sleep.py
 end=$((SECONDS + ${WAIT_S:-540}))
 running() { for name in "${names[@]}"; do [ -e "$out/$name.rc" ] || echo "$name"; done; }
 while [ -n "$(running)" ] && [ $SECONDS -lt $end ]; do sleep 1; done

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def session(folder: Path, **changes: object) -> engines.Session:
     values = {
         "batches": [1, 128], "repeats": 2, "kv_gib": None, "compiled": False, "tiny": None,
         "seconds": 60, "levels": list(plan.LEVELS[1]), "ranks": 1, "executor": "mp",
+        "hold": None,
     }  # fmt: skip
     found = store.Store(folder / "fake-engine.json", engines.TABLES, SETTINGS)
     found.begin({"host": {}, "command": "test"})
@@ -157,6 +159,23 @@ def test_engines_alone_share_the_seconds(
     given.clear()
     run.run([LEGS, LEGS])
     assert given == [("none", 100), ("none", 0)]
+
+
+def test_nothing_is_measured_while_engines_are_held(tmp_path: Path, trace: Path) -> None:
+    hold = tmp_path / "hold"
+    hold.touch()
+    run = session(tmp_path, hold=hold)
+    running = threading.Thread(target=run.run, args=([LEGS],))
+    running.start()
+    until = time.monotonic() + 20
+    while not trace.exists() or trace.read_text().count("start") < len(LEGS):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    time.sleep(1)
+    assert measured(trace) == []
+    hold.unlink()
+    running.join(20)
+    assert len(measured(trace)) == run.total
 
 
 def test_a_start_that_outlasts_its_seconds_is_ended(

@@ -43,9 +43,15 @@ def tasks(folder: pathlib.Path) -> list[str]:
     return ["gpu/tasks.py", *options]
 
 
+def sleep(folder: pathlib.Path) -> list[str]:
+    options = ["--requests", "2", "--tokens", "20", "--levels", "1", "--interpreted"]
+    return ["gpu/sleep.py", *options]
+
+
 # Script below tests/ and its options; MODEL and OUT are put between.
 PROGRAMS: dict[str, Callable[[pathlib.Path], list[str]]] = {
     "soak_report": soak,
     "serve_report": serve,
     "tasks_report": tasks,
+    "sleep_report": sleep,
 }

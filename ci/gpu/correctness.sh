@@ -69,6 +69,7 @@ run faults $((gpus > 1)) tests/soak/faults.py "${small[@]}"
 run serve 0 tests/gpu/serve.py "${small[@]}"
 run parity $((gpus > 1)) tests/gpu/parity.py
 run sleep 0 tests/gpu/sleep.py
+run parity-executors 0 tests/gpu/parity.py --executors "${executors[@]}"
 end=$((SECONDS + ${WAIT_S:-540}))
 running() { for name in "${names[@]}"; do [ -e "$out/$name.rc" ] || echo "$name"; done; }
 while [ -n "$(running)" ] && [ $SECONDS -lt $end ]; do sleep 1; done

@@ -2,9 +2,9 @@
 
 `python tests/gpu/parity.py MODEL OUT.json` runs every mode in a process of its own, all at once,
 and compares answers of 160 and of 4,096 tokens, and of prompts found in the prefix cache with the
-same ones computed (not with --no-cache, where the series refuses that). With `--ranks 2
---executors mp ray` it compares two tensor-parallel ranks, on two GPUs, with one. Exit code 1 if a
-mode fails or a comparison that must hold does not.
+same ones computed (not with --no-cache, where the series refuses that). With `--executors mp ray`
+it compares vLLM's executors with one process, `--ranks 2` on two GPUs. Exit code 1 if a mode fails
+or a comparison that must hold does not.
 """
 
 from __future__ import annotations
@@ -41,16 +41,16 @@ TIES = [
 ]
 TIE_NATS = 0.07  # one bf16 step of a logit near 10
 ANSWERS = {"rows": "", "long": ", long"}
-# On several ranks, for each executor; one rank beside them.
+# For each executor; one process beside them.
 ALONE = {"window": ["window"], "window cached": ["window", "--cached"]}
-ON_RANKS = {
+EXECUTED = {
     "{} window": ["window"],
     "{} window eager": ["window", "--eager"],
     "{} window cached": ["window", "--cached"],
     "{} snapshot": ["snapshot"],
     "{} none": ["none"],
 }
-RANK_TIES = [
+EXECUTED_TIES = [
     ("{} window", "window"),
     ("{} window", "{} window eager"),
     ("{} window", "{} snapshot"),
@@ -58,16 +58,16 @@ RANK_TIES = [
 ]
 
 
-def on_ranks(
+def executed(
     ranks: int, executors: list[str]
 ) -> tuple[dict[str, list[str]], list[tuple[str, str]]]:
-    """What to run and to compare on several ranks."""
+    """What to run and to compare with vLLM's executors."""
     runs, ties = dict(ALONE), []
     for executor in executors:
         label = f"{executor} x{ranks}"
         where = ["--ranks", str(ranks), "--executor", executor]
-        runs |= {name.format(label): [*words, *where] for name, words in ON_RANKS.items()}
-        ties += [(a.format(label), b.format(label)) for a, b in RANK_TIES]
+        runs |= {name.format(label): [*words, *where] for name, words in EXECUTED.items()}
+        ties += [(a.format(label), b.format(label)) for a, b in EXECUTED_TIES]
     return runs, ties
 
 
@@ -120,11 +120,11 @@ def main() -> int:
     parser.add_argument("out", type=Path)
     parser.add_argument("--no-cache", action="store_true")
     parser.add_argument("--ranks", type=int, default=1, help="tensor-parallel, a GPU each")
-    parser.add_argument("--executors", nargs="+", default=["mp"], choices=["mp", "ray"])
+    parser.add_argument("--executors", nargs="+", default=[], choices=["mp", "ray"])
     args = parser.parse_args()
     runs, ties = RUNS, TIES
-    if args.ranks > 1:
-        runs, ties = on_ranks(args.ranks, args.executors)
+    if args.ranks > 1 or args.executors:
+        runs, ties = executed(args.ranks, args.executors or ["mp"])
     if args.no_cache:
         runs = {name: words for name, words in runs.items() if "--cached" not in words}
     with tempfile.TemporaryDirectory() as scratch:

@@ -83,14 +83,17 @@ def main() -> None:
     parser.add_argument("--eager", action="store_true")
     parser.add_argument("--cached", action="store_true")
     parser.add_argument("--ranks", type=int, default=1)
-    parser.add_argument("--executor", default="mp", help="mp or ray, of several ranks")
+    parser.add_argument("--executor", default="", help="mp or ray")
     parser.add_argument("--tokens", type=int, default=160)
     parser.add_argument("--long-tokens", type=int, default=4096)
     args = parser.parse_args()
     more: dict[str, Any] = {"max_num_batched_tokens": 64}  # prefill chunks beside verify rows
+    if args.executor:
+        more["distributed_executor_backend"] = args.executor
     if args.cached:
         # Every boundary's state is kept, not only what a repeated prompt would use.
-        more = {"enable_prefix_caching": True, "prefix_cache_retention_interval": None}
+        del more["max_num_batched_tokens"]
+        more |= {"enable_prefix_caching": True, "prefix_cache_retention_interval": None}
     arguments = modes.engine_arguments(
         modes.MODES[args.mode],
         args.model,
@@ -101,7 +104,7 @@ def main() -> None:
         max_num_seqs=8,
         kv_cache_memory_bytes=1 << 30,
         disable_log_stats=False,
-        **modes.on_ranks(args.ranks, args.executor),
+        tensor_parallel_size=args.ranks,
         **more,
     )
     import os

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shutil
+import time
 from pathlib import Path
 
 from tools import checkout, cpu, files, lines, rebase_state
@@ -12,7 +13,7 @@ from tools.project import Project
 from tools.say import say
 
 GENERATED = ("dist", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".hypothesis")
-# Leftovers of killed commands. The cache may be shared: names, not all.
+# Leftovers of killed commands. In a cache that may be shared, young ones are at work.
 CACHE = (
     ".cpu-*",
     ".extract-*",
@@ -25,6 +26,7 @@ CACHE = (
 )
 # Every checkout's, with the lock files beside them.
 CACHE_ALL = ("cpu-*", "env-*", "imports", "prove", "logs")
+OLD = 24 * 3600  # seconds
 VENDOR = (".new-*", ".trash-*", ".refresh-draft", ".refresh-done")
 
 
@@ -63,9 +65,14 @@ def run(project: Project, args: argparse.Namespace) -> int:
 def generated(project: Project, *, everything: bool) -> list[Path]:
     """Return what can be made again."""
     found = [project.root / name for name in GENERATED]
-    for pattern in (*CACHE, *(CACHE_ALL if everything else ())):
-        found += sorted(project.cache.glob(pattern))
-    found += [] if everything else own_build(project)
+    shared = not project.cache.is_relative_to(project.root)
+    for pattern in CACHE:
+        left = sorted(project.cache.glob(pattern))
+        found += [path for path in left if everything or not shared or _is_old(path)]
+    if everything:
+        found += [path for pattern in CACHE_ALL for path in sorted(project.cache.glob(pattern))]
+    elif not shared:
+        found += own_build(project)
     for pattern in VENDOR:
         found += sorted(project.vendor.glob(pattern))
     if everything:
@@ -79,12 +86,16 @@ def generated(project: Project, *, everything: bool) -> list[Path]:
 
 
 def own_build(project: Project) -> list[Path]:
-    """Return the CPU build of the locked series: others in the cache may be in use elsewhere."""
+    """Return the CPU build of the locked series."""
     try:
         return [cpu.folder(project)]
     except ToolError:
         # Without a sound lock nothing says which one it is.
         return []
+
+
+def _is_old(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime > OLD
 
 
 def stop_if_only_copy(project: Project) -> None:

@@ -46,7 +46,8 @@ export out at_once
 run() {  # NAME GPUS SCRIPT ARGUMENT ...
     job "$1" "$2" python3 "$3" "$model" "$out/$1.json" "${@:4}"
 }
-soak=(--calm 12 --num-gpu-blocks-override 161 --max-num-seqs 128 "${small[@]}")
+# Blocks of ten short requests: what comes over a block's end preempts another.
+soak=(--calm 12 --num-gpu-blocks-override 41 --max-num-seqs 40 --max-model-len 4096 "${small[@]}")
 executors=(mp)
 python3 -c "import ray" 2> /dev/null && executors+=(ray)
 if [ "$gpus" -gt 1 ]; then

@@ -19,7 +19,7 @@ compute-sanitizer --help > "$out/sanitizer-help.txt" 2>&1 || {
 }
 sanitize() {  # TOOL NAME SELECTION
     (cd "$tests/.." && PYTHONPATH=$SITE:. PYTORCH_NO_CUDA_MEMORY_CACHING=1 timeout \
-        "${SECONDS_EACH:-1200}" compute-sanitizer --tool "$1" --error-exitcode 9 \
+        "${SECONDS_EACH:-1200}" compute-sanitizer --tool "$1" --error-exitcode 9 --launch-timeout 600 \
         --kernel-name kernel_substring=gdn_recoverssm \
         python3 -m pytest -v --noconftest -p no:cacheprovider \
         "tests/kernels/mamba/test_gdn_recoverssm_$2.py" -k "$3") > "$out/$1-$2.log" 2>&1

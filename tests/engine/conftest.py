@@ -113,11 +113,12 @@ class Runs(Mapping[str, Result]):
             finally:
                 cpus.put(cpu)
 
-        self.futures: dict[str, Future[Result]] = {
-            name: self.pool.submit(job, name) for name in names
-        }
+        # The longest first, so that no core is idle at the end.
         self.reports: dict[str, Future[dict[str, Any]]] = {
             name: self.pool.submit(run_program, name, folder, build, model) for name in programs
+        }
+        self.futures: dict[str, Future[Result]] = {
+            name: self.pool.submit(job, name) for name in names
         }
 
     def __getitem__(self, name: str) -> Result:

@@ -275,8 +275,15 @@ def test_clean_leaves_what_other_checkouts_have_in_the_cache(
     log = shared / "logs" / "apply.log"
     log.parent.mkdir()
     log.write_text("theirs")
+    at_work, killed = shared / ".prove-now", shared / ".prove-once"
+    for path in (at_work, killed):
+        path.mkdir()
+    os.utime(killed, (0, 0))
     assert series.run("clean") == 0
-    assert not mine.exists()
+    assert not killed.exists()
+    assert at_work.is_dir()
+    # A clone of the same series may be testing it.
+    assert (mine / "vllm" / "_C.abi3.so").is_file()
     assert (theirs / "vllm" / "_C.abi3.so").is_file()
     assert cpu.extensions(other.project).is_dir()
     assert log.is_file()

@@ -149,7 +149,7 @@ gpu-bundle: build ## .gpu/: the wheel in slices for a GPU host without network (
 clean: $(STAMP) ## delete what was built here; never unsaved work
 	@$(TOOLS) clean
 
-distclean: $(STAMP) ## also vendor/vllm (if it is all in patches/), CPU builds, environments, downloads
+distclean: $(STAMP) ## also vendor/vllm (if it is all in patches/), and all downloads and builds of its own
 	@$(TOOLS) clean --all
 
 $(CHECKOUT): | $(STAMP)

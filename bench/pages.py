@@ -252,7 +252,7 @@ def latency(file: Row, others: dict[str, Row]) -> list[str]:
     for row in file["rows"]:
         key = (row["geometry"], row["drafts"], row["mode"], row["concurrency"])
         groups.setdefault(key, []).append(row)
-    names = ("p50_itl_ms", "p99_itl_ms", "mean_tpot_ms", "output_throughput")
+    names = ("p50_itl_ms", "p99_itl_ms", "mean_tpot_ms", "p50_ttft_ms", "output_throughput")
     body = [
         [
             key[0], key[2], str(key[1]), str(key[3]),
@@ -266,7 +266,7 @@ def latency(file: Row, others: dict[str, Row]) -> list[str]:
         "",
         *rows(
             "geometry|mode|drafts|concurrency|inter-token p50|inter-token p99|per output token|"
-            "tokens/s|repeats",
+            "first token p50|tokens/s|repeats",
             body,
         ),
     ]

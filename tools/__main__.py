@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from tools import files, lines, staging
-from tools.errors import BUG, USAGE, ConflictError, ToolError
+from tools.errors import BUG, FINDINGS, USAGE, ConflictError, ToolError
 from tools.project import Project
 from tools.say import say
 
@@ -84,6 +84,9 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{args.verb}: interrupted; nothing is half-written, run it again.")
         return 130
+    except (PermissionError, FileExistsError, NotADirectoryError) as error:
+        say(f"{args.verb}: {error.filename}: {(error.strerror or str(error)).lower()}; see to it.")
+        return FINDINGS
     except Exception as error:  # noqa: BLE001 - the last resort
         say(f"{args.verb}: a bug in these tools ({error!r}); details in {_log(project, args)}")
         return BUG

@@ -27,7 +27,15 @@ BUSY = {
 
 
 def exists(project: Project) -> bool:
-    return (project.checkout / ".git").exists()
+    """Return whether the checkout is there; one that git cannot read is a stop."""
+    if not (project.checkout / ".git").exists():
+        return False
+    if project.git.call("rev-parse", "--git-dir").returncode:
+        raise ToolError(
+            f"git cannot read {project.short(project.checkout)}, so its .git is damaged; move it "
+            f"away, then run `make apply`."
+        )
+    return True
 
 
 def need(project: Project) -> Git:

@@ -24,7 +24,7 @@ CACHE = (
     ".clone-*",
     ".trash-*",
 )
-# Every checkout's, with the lock files beside them.
+# With the lock files beside them.
 CACHE_ALL = ("cpu-*", "env-*", "imports", "prove", "logs")
 OLD = 24 * 3600  # seconds
 VENDOR = (".new-*", ".trash-*", ".refresh-draft", ".refresh-done")
@@ -34,8 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--all",
         action="store_true",
-        help="also the checkout (if all its work is in patches/), downloads, and the CPU builds, "
-        "environments and logs of every checkout that shares the cache",
+        help="also the checkout (if all its work is in patches/) and, unless the cache is outside "
+        "the project, downloads, CPU builds, environments and logs",
     )
 
 
@@ -65,23 +65,23 @@ def run(project: Project, args: argparse.Namespace) -> int:
 def generated(project: Project, *, everything: bool) -> list[Path]:
     """Return what can be made again."""
     found = [project.root / name for name in GENERATED]
-    shared = not project.cache.is_relative_to(project.root)
+    pin, cache = project.pin, project.cache
+    shared = not cache.is_relative_to(project.root)
     for pattern in CACHE:
-        left = sorted(project.cache.glob(pattern))
-        found += [path for path in left if everything or not shared or _is_old(path)]
-    if everything:
-        found += [path for pattern in CACHE_ALL for path in sorted(project.cache.glob(pattern))]
-    elif not shared:
+        found += [path for path in sorted(cache.glob(pattern)) if not shared or _is_old(path)]
+    if shared:
+        say(f"{project.short(cache)} may serve other checkouts; what is in it is yours to delete.")
+    elif everything:
+        for pattern in (*CACHE_ALL, f"{pin.project}-{pin.version}.git"):
+            found += sorted(cache.glob(pattern))
+        found += [project.downloads / x.name for x in (pin.sdist, pin.wheel, pin.cpu_wheel)]
+    else:
         found += own_build(project)
     for pattern in VENDOR:
         found += sorted(project.vendor.glob(pattern))
     if everything:
-        pin = project.pin
         # The pristine trees and the resolutions that rerere remembers.
-        found += [rebase_state.folder(project), project.vendor / "lines"]
-        archives = (pin.sdist, pin.wheel, pin.cpu_wheel)
-        found += [project.downloads / archive.name for archive in archives]
-        found += [project.cache / f"{pin.project}-{pin.version}.git", project.root / ".venv"]
+        found += [rebase_state.folder(project), project.vendor / "lines", project.root / ".venv"]
     return found
 
 

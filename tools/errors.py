@@ -18,6 +18,12 @@ class ToolError(Exception):
     code = FINDINGS
 
 
+class NothingToDoError(ToolError):
+    """All is as it was asked for."""
+
+    code = OK
+
+
 class UsageError(ToolError):
     """The command line, or a setting read from it, makes no sense."""
 

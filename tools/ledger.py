@@ -19,7 +19,7 @@ from tools.project import Project
 FILE = "docs/promotion.json"
 FORMAT = 1
 COUNTS = 3  # passed, failed, skipped
-CURE = "run `make promotion` (with HOST=none it only takes what is there)"
+CURE = "run `make promotion`"
 KEYS = {"format", "series_id", "requirements", "runs"}
 RUN_KEYS = {"on", "unit", "host", "outcome", "reason", "seconds", "tests"}
 Table = dict[str, Any]

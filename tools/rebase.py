@@ -22,7 +22,7 @@ from tools import (
     stack,
     transplant,
 )
-from tools.errors import CONFLICT, OK, ConflictError, ToolError, UsageError
+from tools.errors import CONFLICT, OK, ConflictError, NothingToDoError, ToolError, UsageError
 from tools.lock import Lock
 from tools.project import Project
 from tools.rebase_state import Link, State
@@ -165,7 +165,7 @@ def begin(project: Project, args: argparse.Namespace, state: State | None) -> St
         target = releases.choose(offered, args.upstream)
         way = releases.way(offered, project.pin.version, target) if args.step else [target]
         if target.version == project.pin.version:
-            raise ToolError(f"the pin is {target.version} already; there is nothing to do.")
+            raise NothingToDoError(f"the pin is {target.version} already; nothing is to be done.")
         note_line(project, target.version)
     elif args.step:
         raise UsageError("STEP=1 goes from release to release; name a release or leave it out.")

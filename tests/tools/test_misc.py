@@ -288,7 +288,21 @@ def test_clean_leaves_what_other_checkouts_have_in_the_cache(
     assert cpu.extensions(other.project).is_dir()
     assert log.is_file()
     assert series.run("clean", "--all") == 0
-    assert [path.name for path in shared.iterdir()] == ["downloads"]
+    assert (theirs / "vllm" / "_C.abi3.so").is_file()
+    assert not series.checkout.exists()
+
+
+def test_a_checkout_that_git_cannot_read_is_named(series: World, said: Said) -> None:
+    shutil.rmtree(series.checkout / ".git" / "objects")
+    for verb in ("apply", "refresh", "build"):
+        assert series.run(verb) == 1
+        assert "git cannot read vendor/vllm" in said()
+
+
+def test_what_is_in_the_way_is_named(series: World, said: Said) -> None:
+    (series.root / "dist").write_text("in the way")
+    assert series.run("build") == 1
+    assert f"{series.root / 'dist'}: file exists" in said()
 
 
 def test_clean_needs_no_lock(series: World) -> None:

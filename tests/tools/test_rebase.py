@@ -458,7 +458,7 @@ def test_without_an_index_files_at_hand_do(series: World, releases: Path, said: 
 
 
 def test_pinned_release_needs_no_rebase(series: World, said: Said) -> None:
-    assert rebase(series, series.upstream, "1.2.0") == 1
+    assert rebase(series, series.upstream, "1.2.0") == 0
     assert "the pin is 1.2.0 already" in said()
 
 

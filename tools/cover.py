@@ -92,10 +92,14 @@ class Cover:
         counts = f"{run['passed']} passed, {run['failed']} failed, {run['skipped']} skipped"
         reason = f" ({run['reason']})" if run["reason"] else ""
         where = f"On a CPU with Triton's interpreter, over {tests['over']}"
-        return [
+        left = [f"- `{name}`: {why}" for name, why in run["left_out"].items()]
+        parts = [
             f"{where}: **{run['outcome']}**{reason}, {counts} in {run['seconds']:.0f} s.",
             "```\npytest " + " \\\n    ".join(tests["paths"]) + "\n```",
         ]
+        if left:
+            parts.append("Left out, since they fail without it as well:\n\n" + "\n".join(left))
+        return parts
 
     def results(self) -> list[str]:
         rows = []

@@ -8,7 +8,7 @@ import sys
 from fnmatch import fnmatch
 from typing import Any
 
-from tools import files, patchfile, porting, testrun, upstream_lint, watchlist
+from tools import files, patchfile, porting, upstream_lint, verdict, watchlist
 from tools.branch import Branch
 from tools.errors import ToolError
 from tools.lock import Lock, Step
@@ -150,7 +150,7 @@ def findings(found: dict[str, Any]) -> list[str]:
         for row in found["lint"]
         if row["outcome"] == upstream_lint.FOUND
     ]
-    if run and run["outcome"] != testrun.PASSED:
+    if run and run["outcome"] != verdict.PASSED:
         wrong.append(
             f"tests: {run['outcome']}: {run['reason']} (where they pass with the whole series, a "
             f"'Depends:' is missing)"

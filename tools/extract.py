@@ -25,6 +25,7 @@ from tools import (
     environment,
     evidence,
     files,
+    inherited,
     outbox,
     pick,
     policy,
@@ -39,7 +40,8 @@ from tools.lock import Lock
 from tools.policy import Policy
 from tools.project import Project
 from tools.say import say
-from tools.testrun import Run, Runner, Subject
+from tools.testrun import Runner, Subject
+from tools.verdict import PASSED, Run
 
 DEFAULT = "vllm"
 
@@ -129,17 +131,18 @@ def _tests(
     env = environment.given(project, args.env)
     table["environment"] = env.identity
     runner = Runner(project, git, env, testrun.LIMIT)
-    subject = Subject(chain.tree, chain.tree, tuple(table["paths"]), testrun.PASSED)
+    subject = Subject(chain.tree, chain.tree, tuple(table["paths"]), PASSED)
     done = runner.recall(subject)
     if done is None:
         say(f"extract: {len(subject.paths)} test file(s) over {over} ...")
         log = project.cache / "logs" / f"extract-{args.topic}.log"
         with prefixes.building(project, git, env) as build:
-            build.move(chain.base, chain.tree)
-            done = runner.run(subject, build.folder, log)
-        if done.outcome != testrun.PASSED:
+            done = inherited.run(runner, build, chain.base, subject, log)
+        if done.outcome != PASSED:
             say(f"extract: what pytest said is in {project.short(log)}")
     say(f"extract: tests: {done.outcome}, {_counts(done)}")
+    for line in inherited.lines(done):
+        say(f"extract: tests: {line}")
     table["run"] = asdict(done)
     return table
 

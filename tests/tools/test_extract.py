@@ -406,6 +406,18 @@ def test_branch_whose_tests_fail_is_written_and_says_so(topics: World, said: Sai
     assert evidence_of(topics, "late")["findings"]
 
 
+def test_test_of_upstreams_own_that_fails_there_is_left_out(topics: World, said: Said) -> None:
+    proofs.put(topics, "vllm/a.py", "three = 3\n")
+    proofs.put(topics, "tests/test_hub.py", SPDX + worlds.HUB_TESTS)
+    proofs.commit(topics, "[Hub] Three", "Topic: hub", tests="tests/test_hub.py")
+    assert topics.run("refresh") == 0
+    assert extract(topics, "hub", "--env", sys.prefix) == 0
+    name = "tests/test_hub.py::TestHub::test_fetch[a.b]"
+    assert f"extract: tests: left out: {name}, which fails on the pristine tree" in said()
+    assert f"- `{name}`: OSError: no network" in cover(topics, "hub")
+    assert list(evidence_of(topics, "hub")["tests"]["run"]["left_out"]) == [name]
+
+
 def test_tests_that_did_not_run_are_left_open(topics: World) -> None:
     assert extract(topics, "core") == 0
     assert "Tests did not run here: left out by TESTS=0." in cover(topics, "core")

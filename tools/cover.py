@@ -18,18 +18,18 @@ def title(policy: Policy, picked: Picked) -> str:
     """Return the pull request's title, as the upstream wants titles."""
     found = policy.topics.get(picked.topic, Topic()).title
     where = f"policy/{policy.name}.toml"
-    if not found and len(picked.files) == 1:
-        name, data = picked.files[0]
+    if not found and len(picked.own) == 1:
+        name, data = picked.own[0]
         found = patchfile.read(data, name).subject
     if not found:
         raise ToolError(
             f"{picked.topic} is several patches and {where} has no title for it; give one as "
-            f"'title' under [topics.{picked.topic}]."
+            f"'title' under {policy.heading(picked.topic)}."
         )
     if not policy.title.fullmatch(found):
         raise ToolError(
             f"the title {found!r} is not one that {policy.name} takes, such as "
-            f"{policy.example!r}; give another under [topics.{picked.topic}] of {where}."
+            f"{policy.example!r}; give another under {policy.heading(picked.topic)} of {where}."
         )
     return found
 

@@ -26,12 +26,13 @@ from tools import (
     inherited,
     outbox,
     patchfile,
+    pick,
     prefixes,
     testrun,
     verify,
 )
 from tools.environment import Environment
-from tools.errors import FINDINGS, OK, ToolError, UsageError
+from tools.errors import FINDINGS, OK, ToolError
 from tools.grid import APPLIES, COMPILES, FAILS, IMPORTS, PASSES, Row
 from tools.lock import Lock
 from tools.prefixes import Importer, Prefix
@@ -84,7 +85,7 @@ def _rows(state: verify.State, wanted: str) -> list[Row]:
     """Return a row for each patch asked for, with what applying says of it."""
     names = [name for name, _ in state.files]
     if wanted:
-        names = [find(names, wanted)]
+        names = [pick.find(names, wanted)]
     reached = [step.name for step in state.steps]
     # Patches behind the one that does not apply were not tried.
     stopped = len(reached) < len(state.files)
@@ -101,19 +102,6 @@ def _rows(state: verify.State, wanted: str) -> list[Row]:
             row.set(APPLIES, good=False, note=state.findings[-1])
         found.append(row)
     return found
-
-
-def find(names: list[str], wanted: str) -> str:
-    """Return the patch that a user means: by its whole name, or by the last part."""
-    full = wanted.removeprefix("patches/").removesuffix(".patch") + ".patch"
-    near = [name for name in names if full in (name, name.rpartition("/")[2])]
-    if len(near) != 1:
-        what = "the name of several patches" if near else "no patch"
-        example = (near or names or ["topic/name.patch"])[0]
-        raise UsageError(
-            f"{wanted} is {what} of the series; name one as series does, such as {example}."
-        )
-    return near[0]
 
 
 def _prove(state: verify.State, rows: list[Row], runner: Runner) -> None:

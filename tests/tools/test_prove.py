@@ -20,7 +20,7 @@ import world as worlds
 from proofs import ANSWER, CHANGE, SPDX
 from world import World
 
-from tools import environment, lock, prefixes, prove, testrun, verdict
+from tools import environment, lock, pick, prefixes, testrun, verdict
 from tools.errors import UsageError
 from tools.testrun import Runner
 from tools.verdict import Run
@@ -337,9 +337,9 @@ def test_module_that_does_not_import(tested: World, said: Said) -> None:
 
 def test_one_patch_by_its_name_or_its_last_part(tested: World, said: Said) -> None:
     for word in (CHANGE, "change-b", "core/change-b", f"patches/{CHANGE}"):
-        assert prove.find([ANSWER, CHANGE], word) == CHANGE
+        assert pick.find([ANSWER, CHANGE], word) == CHANGE
     with pytest.raises(UsageError, match="several patches"):
-        prove.find(["a/x.patch", "b/x.patch"], "x")
+        pick.find(["a/x.patch", "b/x.patch"], "x")
     assert proof(tested, "--patch", "nothing") == 2
     assert "nothing is no patch of the series; name one as series does" in said()
     assert proof(tested, "--patch", "change-b") == 0

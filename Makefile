@@ -81,7 +81,7 @@ build: apply ## dist/: the patched wheel (VIA=setup: by upstream's setup.py; CPU
 	@$(TOOLS) build $(if $(VIA),--via "$(VIA)") $(if $(filter 1,$(CPU)),--cpu) \
 		$(if $(ENV),--env "$(ENV)")
 
-extract: $(DEV_STAMP) ## out/TOPIC: a branch for upstream (TOPIC=name, UPSTREAM=fla, TESTS=0, LINT=0)
+extract: $(DEV_STAMP) ## out/: a branch for upstream (TOPIC=topic or patch, UPSTREAM=fla, TESTS=0, LINT=0)
 	@$(TOOLS) extract $(if $(TOPIC),--topic "$(TOPIC)") \
 		$(if $(UPSTREAM),--upstream "$(UPSTREAM)") \
 		$(if $(ASSISTED_BY),--assisted-by "$(ASSISTED_BY)") $(if $(ENV),--env "$(ENV)") \

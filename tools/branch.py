@@ -61,10 +61,10 @@ def submitter(project: Project) -> tuple[str, str]:
 def clone(project: Project, files: Files, picked: Picked, folder: Path) -> tuple[Git, Lock]:
     """Make a repository with the pristine tree and the topic's patches on it."""
     folder.mkdir()
-    git = gitlib.init(folder, picked.topic)
+    git = gitlib.init(folder, picked.name)
     base = upstream.ensure_base(git, fetch.get(project, project.pin.sdist), project.pin)
     chain = pick.lay(git, base, files, picked)
-    git.raw("update-ref", f"refs/heads/{picked.topic}", chain.commit)
+    git.raw("update-ref", f"refs/heads/{picked.name}", chain.commit)
     return git, chain
 
 

@@ -18,18 +18,18 @@ def title(policy: Policy, picked: Picked) -> str:
     """Return the pull request's title, as the upstream wants titles."""
     found = policy.topics.get(picked.topic, Topic()).title
     where = f"policy/{policy.name}.toml"
-    if not found and len(picked.files) == 1:
-        name, data = picked.files[0]
+    if not found and len(picked.own) == 1:
+        name, data = picked.own[0]
         found = patchfile.read(data, name).subject
     if not found:
         raise ToolError(
             f"{picked.topic} is several patches and {where} has no title for it; give one as "
-            f"'title' under [topics.{picked.topic}]."
+            f"'title' under {policy.heading(picked.topic)}."
         )
     if not policy.title.fullmatch(found):
         raise ToolError(
             f"the title {found!r} is not one that {policy.name} takes, such as "
-            f"{policy.example!r}; give another under [topics.{picked.topic}] of {where}."
+            f"{policy.example!r}; give another under {policy.heading(picked.topic)} of {where}."
         )
     return found
 
@@ -92,10 +92,14 @@ class Cover:
         counts = f"{run['passed']} passed, {run['failed']} failed, {run['skipped']} skipped"
         reason = f" ({run['reason']})" if run["reason"] else ""
         where = f"On a CPU with Triton's interpreter, over {tests['over']}"
-        return [
+        left = [f"- `{name}`: {why}" for name, why in run["left_out"].items()]
+        parts = [
             f"{where}: **{run['outcome']}**{reason}, {counts} in {run['seconds']:.0f} s.",
             "```\npytest " + " \\\n    ".join(tests["paths"]) + "\n```",
         ]
+        if left:
+            parts.append("Left out, since they fail without it as well:\n\n" + "\n".join(left))
+        return parts
 
     def results(self) -> list[str]:
         rows = []

@@ -8,7 +8,7 @@ import sys
 from fnmatch import fnmatch
 from typing import Any
 
-from tools import files, patchfile, porting, testrun, upstream_lint, watchlist
+from tools import files, patchfile, porting, upstream_lint, verdict, watchlist
 from tools.branch import Branch
 from tools.errors import ToolError
 from tools.lock import Lock, Step
@@ -135,11 +135,16 @@ def _pulls(project: Project, topic: str) -> list[dict[str, str]]:
         return []
     found = []
     for pull in watchlist.load(project):
-        words = (*pull.replaces, *pull.breaks)
-        if any(word.partition("/")[0] == topic for word in words):
+        if any(_about(word, topic) for word in (*pull.replaces, *pull.breaks)):
             row = {"title": pull.title, "url": pull.url, "state": pull.state, "note": pull.note}
             found.append({**row, "seen": pull.seen.isoformat()})
     return found
+
+
+def _about(word: str, topic: str) -> bool:
+    """Say whether a topic or a patch is what is extracted, a part of it, or holds it."""
+    name = word.removesuffix(".patch")
+    return topic == name or name.startswith(f"{topic}/") or topic.startswith(f"{name}/")
 
 
 def findings(found: dict[str, Any]) -> list[str]:
@@ -150,7 +155,7 @@ def findings(found: dict[str, Any]) -> list[str]:
         for row in found["lint"]
         if row["outcome"] == upstream_lint.FOUND
     ]
-    if run and run["outcome"] != testrun.PASSED:
+    if run and run["outcome"] != verdict.PASSED:
         wrong.append(
             f"tests: {run['outcome']}: {run['reason']} (where they pass with the whole series, a "
             f"'Depends:' is missing)"

@@ -1,13 +1,13 @@
-"""Make a topic's patches a branch for an upstream pull request, with its evidence; never push.
+"""Make a topic's patches, or one, a branch for an upstream pull request; never push.
 
-In a clone of the pristine tree: the topic's patches and those their `Depends:` name, without this
+In a clone of the pristine tree: those patches and the ones their `Depends:` name, without this
 project's trailers and signed off by git's user, moved where the policy of the upstream
 (policy/NAME.toml) says. Upstream's linters and the patches' own tests run over it, `git am` lays
 its mails over the pristine tree again, and out/TOPIC/ (out/TOPIC-NAME/ for another upstream than
 the pinned one) gets a bundle, the mails, COVER.md and evidence.json.
 
-exit codes: 0 written, 1 written with findings (tests, linters), or refused, 2 no such topic or
-policy, 3 out/TOPIC/ holds edits
+exit codes: 0 written, 1 written with findings (tests, linters), or refused, 2 no such topic, patch
+or policy, 3 out/TOPIC/ holds edits
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from tools import (
     environment,
     evidence,
     files,
+    inherited,
     outbox,
     pick,
     policy,
@@ -39,14 +40,17 @@ from tools.lock import Lock
 from tools.policy import Policy
 from tools.project import Project
 from tools.say import say
-from tools.testrun import Run, Runner, Subject
+from tools.testrun import Runner, Subject
+from tools.verdict import PASSED, Run
 
 DEFAULT = "vllm"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
-    parser.add_argument("--topic", metavar="NAME", required=True, help="a folder of patches/")
+    parser.add_argument(
+        "--topic", metavar="NAME", required=True, help="a folder of patches/, or one patch"
+    )
     parser.add_argument("--upstream", metavar="NAME", default=DEFAULT, help="whose policy to hold")
     parser.add_argument(
         "--assisted-by",
@@ -71,7 +75,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
     if not args.no_tests:
         testrun.need(project, env)
     project.cache.mkdir(parents=True, exist_ok=True)
-    target = outbox.folder(project, rules, args.topic)
+    target = outbox.folder(project, rules, picked.name)
     with (
         files.only_one(target.with_name(f".{target.name}.lock")) as alone,
         tempfile.TemporaryDirectory(prefix=".extract-", dir=project.cache) as place,
@@ -82,7 +86,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
         scratch = Path(place)
         git, chain = branch.clone(project, series, picked, scratch / "clone")
         say(f"extract: {len(chain.steps)} patch(es) apply to the pristine tree")
-        made = branch.clean(git, chain, rules, who, args.topic, args.assisted_by)
+        made = branch.clean(git, chain, rules, who, picked.name, args.assisted_by)
         draft = scratch / "out"
         draft.mkdir()
         mails = branch.write(made, draft)[1:]
@@ -91,7 +95,7 @@ def run(project: Project, args: argparse.Namespace) -> int:
         found = evidence.of(project, series, picked, rules, made, chain)
         found |= {"title": title, "submitter": f"{who[0]} <{who[1]}>", "tool": args.assisted_by}
         found["lint"] = _lint(project, made, rules, scratch, skip=args.no_lint)
-        found["tests"] = _tests(project, git, chain, rules, args)
+        found["tests"] = _tests(project, git, chain, rules, args, picked.name)
         found["findings"] = evidence.findings(found)
         found["open"] = evidence.left_open(found, rules)
         files.write(draft / "COVER.md", cover.Cover(rules, found).text().encode())
@@ -116,7 +120,7 @@ def _lint(
 
 
 def _tests(
-    project: Project, git: Git, chain: Lock, rules: Policy, args: argparse.Namespace
+    project: Project, git: Git, chain: Lock, rules: Policy, args: argparse.Namespace, name: str
 ) -> dict[str, Any]:
     """Run the topic's own tests over the branch, or over the tree it was moved from."""
     found = prefixes.of(git, chain)
@@ -129,17 +133,18 @@ def _tests(
     env = environment.given(project, args.env)
     table["environment"] = env.identity
     runner = Runner(project, git, env, testrun.LIMIT)
-    subject = Subject(chain.tree, chain.tree, tuple(table["paths"]), testrun.PASSED)
+    subject = Subject(chain.tree, chain.tree, tuple(table["paths"]), PASSED)
     done = runner.recall(subject)
     if done is None:
         say(f"extract: {len(subject.paths)} test file(s) over {over} ...")
-        log = project.cache / "logs" / f"extract-{args.topic}.log"
+        log = project.cache / "logs" / f"extract-{name}.log"
         with prefixes.building(project, git, env) as build:
-            build.move(chain.base, chain.tree)
-            done = runner.run(subject, build.folder, log)
-        if done.outcome != testrun.PASSED:
+            done = inherited.run(runner, build, chain.base, subject, log)
+        if done.outcome != PASSED:
             say(f"extract: what pytest said is in {project.short(log)}")
     say(f"extract: tests: {done.outcome}, {_counts(done)}")
+    for line in inherited.lines(done):
+        say(f"extract: tests: {line}")
     table["run"] = asdict(done)
     return table
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 
-from tools import testrun
-from tools.testrun import Run
+from tools import inherited
+from tools.verdict import FAILED, PASSED, Run
 
 APPLIES = "applies"
 COMPILES = "compiles"
@@ -39,10 +39,10 @@ class Row:
 
     def ran(self, column: str, run: Run) -> None:
         """Enter a run of tests: before the patch they must fail."""
-        wanted = testrun.FAILED if column == FAILS else testrun.PASSED
+        wanted = FAILED if column == FAILS else PASSED
         good = run.outcome == wanted
         note = run.reason
-        if column == FAILS and run.outcome == testrun.PASSED:
+        if column == FAILS and run.outcome == PASSED:
             note = f"all {run.passed} pass without the patch"
         self.cells[column] = Cell(YES if good else NO, note, run)
 
@@ -87,7 +87,9 @@ def table(rows: list[Row]) -> list[str]:
         "  ".join(f"{cell:<{width}}" for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
-    return text + [f"{row.name}: no tests: {row.untested}" for row in rows if _exempt(row)]
+    text += [f"{row.name}: no tests: {row.untested}" for row in rows if _exempt(row)]
+    runs = [(row.name, row.cell(PASSES).run) for row in rows]
+    return text + [f"{name}: {line}" for name, run in runs if run for line in inherited.lines(run)]
 
 
 def _exempt(row: Row) -> bool:
@@ -99,7 +101,7 @@ def _text(cell: Cell) -> str:
     if run is None:
         return cell.answer
     counts = f"{run.failed or run.passed} in {run.seconds:.0f} s"
-    if run.outcome not in (testrun.PASSED, testrun.FAILED):
+    if run.outcome not in (PASSED, FAILED):
         counts = run.outcome
     return f"{cell.answer} ({counts}{', before' if run.remembered else ''})"
 

@@ -1,4 +1,4 @@
-"""Which patches a topic's branch takes, and whether they stand without the others."""
+"""Which patches a branch takes, a topic's or one, and whether they stand without the others."""
 
 from __future__ import annotations
 
@@ -14,11 +14,20 @@ Files = list[tuple[str, bytes]]
 
 @dataclass(frozen=True)
 class Picked:
-    """A topic's patches with what they declare to need, in the order of the series."""
+    """A topic's patches, or one, with what they declare to need, in the order of the series."""
 
-    topic: str
+    topic: str  # a patch: its name without the suffix
     files: Files
-    needed: dict[str, str]  # a prerequisite of another topic: the patch that declares it
+    needed: dict[str, str]  # a prerequisite: the patch that declares it
+
+    @property
+    def name(self) -> str:
+        """What branch and folder are called: a branch topic/patch could not stand beside topic."""
+        return self.topic.replace("/", "-")
+
+    @property
+    def own(self) -> Files:
+        return [pair for pair in self.files if pair[0] not in self.needed]
 
 
 def topics(files: Files) -> list[str]:
@@ -26,14 +35,30 @@ def topics(files: Files) -> list[str]:
     return list(dict.fromkeys(name.partition("/")[0] for name, _ in files))
 
 
-def pick(files: Files, topic: str) -> Picked:
-    """Take a topic's patches and, with `Depends:`, those of others that they need."""
-    if topic not in topics(files):
-        raise UsageError(f"there is no topic {topic!r}; there are: {', '.join(topics(files))}.")
-    own = [name for name, _ in files if name.startswith(f"{topic}/")]
+def pick(files: Files, wanted: str) -> Picked:
+    """Take a topic's patches, or one patch, and with `Depends:` the others that they need."""
+    names = [name for name, _ in files]
+    if wanted in topics(files):
+        topic, own = wanted, [name for name in names if name.startswith(f"{wanted}/")]
+    else:
+        own = [find(names, wanted, f"no topic (there are: {', '.join(topics(files))}) and ")]
+        topic = own[0].removesuffix(".patch")
     needed = _needed(dict(files), own)
     chosen = [(name, data) for name, data in files if name in own or name in needed]
     return Picked(topic, chosen, needed)
+
+
+def find(names: list[str], wanted: str, neither: str = "") -> str:
+    """Return the patch that a user means: by its whole name, or by the last part."""
+    full = wanted.removeprefix("patches/").removesuffix(".patch") + ".patch"
+    near = [name for name in names if full in (name, name.rpartition("/")[2])]
+    if len(near) != 1:
+        what = "the name of several patches" if near else f"{neither}no patch"
+        example = (near or names or ["topic/name.patch"])[0]
+        raise UsageError(
+            f"{wanted} is {what} of the series; name one as series does, such as {example}."
+        )
+    return near[0]
 
 
 def _needed(content: dict[str, bytes], own: list[str]) -> dict[str, str]:

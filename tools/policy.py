@@ -39,7 +39,7 @@ class Hook:
 
 @dataclass(frozen=True)
 class Topic:
-    """What a topic's patches do not say themselves."""
+    """What a topic's patches, or one of them by its name, do not say themselves."""
 
     title: str = ""
     summary: str = ""
@@ -70,6 +70,11 @@ class Policy:
     hooks: tuple[Hook, ...]
     skipped_hooks: dict[str, str] = field(default_factory=dict)
     topics: dict[str, Topic] = field(default_factory=dict)
+
+    def heading(self, topic: str) -> str:
+        """Return how the file has a topic's table; the name of one patch has a slash."""
+        key = f'"{topic}"' if "/" in topic else topic
+        return f"[topics.{key}]"
 
 
 def names(project: Project) -> list[str]:

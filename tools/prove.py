@@ -1,7 +1,8 @@
 """Prove each patch: its tests pass with it and fail without it.
 
 For every prefix of the series: it applies, what the patch touches compiles and imports, the test
-files that the patch adds or changes pass, and laid over the prefix before they fail. A patch
+files that the patch adds or changes pass, and laid over the prefix before they fail. Of a file
+that is upstream's own, tests that fail on the pristine tree as well are left out and named. A patch
 without tests of its own is proven only if it says why: `Tests: none [reason]`. What came out as it
 had to is remembered in the cache by both trees, the environment and the harness; anything else runs
 again. The grid is printed, and written to out/prove.json.
@@ -17,15 +18,28 @@ import json
 import tempfile
 from pathlib import Path
 
-from tools import environment, files, grid, headers, outbox, patchfile, prefixes, testrun, verify
+from tools import (
+    environment,
+    files,
+    grid,
+    headers,
+    inherited,
+    outbox,
+    patchfile,
+    pick,
+    prefixes,
+    testrun,
+    verify,
+)
 from tools.environment import Environment
-from tools.errors import FINDINGS, OK, ToolError, UsageError
+from tools.errors import FINDINGS, OK, ToolError
 from tools.grid import APPLIES, COMPILES, FAILS, IMPORTS, PASSES, Row
 from tools.lock import Lock
 from tools.prefixes import Importer, Prefix
 from tools.project import Project
 from tools.say import data, say
-from tools.testrun import FAILED, PASSED, Runner, Subject
+from tools.testrun import Runner, Subject
+from tools.verdict import FAILED, PASSED, Run
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,7 +85,7 @@ def _rows(state: verify.State, wanted: str) -> list[Row]:
     """Return a row for each patch asked for, with what applying says of it."""
     names = [name for name, _ in state.files]
     if wanted:
-        names = [find(names, wanted)]
+        names = [pick.find(names, wanted)]
     reached = [step.name for step in state.steps]
     # Patches behind the one that does not apply were not tried.
     stopped = len(reached) < len(state.files)
@@ -88,19 +102,6 @@ def _rows(state: verify.State, wanted: str) -> list[Row]:
             row.set(APPLIES, good=False, note=state.findings[-1])
         found.append(row)
     return found
-
-
-def find(names: list[str], wanted: str) -> str:
-    """Return the patch that a user means: by its whole name, or by the last part."""
-    full = wanted.removeprefix("patches/").removesuffix(".patch") + ".patch"
-    near = [name for name in names if full in (name, name.rpartition("/")[2])]
-    if len(near) != 1:
-        what = "the name of several patches" if near else "no patch"
-        example = (near or names or ["topic/name.patch"])[0]
-        raise UsageError(
-            f"{wanted} is {what} of the series; name one as series does, such as {example}."
-        )
-    return near[0]
 
 
 def _prove(state: verify.State, rows: list[Row], runner: Runner) -> None:
@@ -120,9 +121,12 @@ def _prove(state: verify.State, rows: list[Row], runner: Runner) -> None:
     with prefixes.building(state.project, git, runner.env) as build:
         for row in compiled:
             if row.tests:
-                prefix = of[row.name]
-                _tests(runner, build, row, PASSES, (prefix.tree, prefix.tree), chain.base)
-                _tests(runner, build, row, FAILS, (before[row.name], prefix.tree), chain.base)
+                tree = of[row.name].tree
+                subject = Subject(tree, tree, row.tests, PASSED)
+                done = _tests(runner, build, row, subject, chain.base)
+                # What says nothing with the patch says nothing without it.
+                subject = Subject(before[row.name], tree, row.tests, FAILED, tuple(done.left_out))
+                _tests(runner, build, row, subject, chain.base)
 
 
 def _imports(state: verify.State, rows: list[Row], of: dict[str, Prefix], env: Environment) -> None:
@@ -135,23 +139,14 @@ def _imports(state: verify.State, rows: list[Row], of: dict[str, Prefix], env: E
         row.set(IMPORTS, good=good, note=note)
 
 
-def _tests(
-    runner: Runner,
-    build: Importer,
-    row: Row,
-    column: str,
-    trees: tuple[str, str],
-    base: Lock,
-) -> None:
-    product, tests = trees
-    subject = Subject(product, tests, row.tests, FAILED if column == FAILS else PASSED)
+def _tests(runner: Runner, build: Importer, row: Row, subject: Subject, base: Lock) -> Run:
+    column = FAILS if subject.wanted == FAILED else PASSES
     what = f"{row.name}: {'on the prefix before it' if column == FAILS else 'with the patch'}"
     log = _log(runner.project, row.name, column)
     done = runner.recall(subject)
     if done is None:
         say(f"prove: {what}: {len(row.tests)} test file(s) ...")
-        build.move(base, product)
-        done = runner.run(subject, build.folder, log)
+        done = inherited.run(runner, build, base, subject, log)
     row.ran(column, done)
     verdict = f"{done.passed} passed, {done.failed} failed, {done.skipped} skipped"
     known = ", as remembered" if done.remembered else ""
@@ -159,6 +154,7 @@ def _tests(
     say(f"prove: {what}: {done.outcome}{reason}; {verdict}; {done.seconds:.1f} s{known}")
     if done.outcome != subject.wanted:
         say(f"prove: what pytest said is in {runner.project.short(log)}")
+    return done
 
 
 def _log(project: Project, name: str, column: str) -> Path:

@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tools import cpu, environment, files, junit, testrun
+from tools import cpu, environment, files, junit, testrun, verdict
 from tools.acceptance import ENGINE
 from tools.environment import Environment
 from tools.errors import ToolError
@@ -48,7 +48,7 @@ class Suites:
         say(f"promotion: {unit}: running; what pytest says is in {self.project.short(log)}")
         found = self.execute(unit, log)
         say(f"promotion: {unit}: {summary(found)}")
-        if found["outcome"] == testrun.PASSED:
+        if found["outcome"] == verdict.PASSED:
             files.write(record, (json.dumps(found) + "\n").encode())
         return found
 
@@ -63,12 +63,12 @@ class Suites:
                 environment.variables("PYTEST_") | self._variables(),
                 self.project.root,
             )
-            done = testrun.Run(testrun.ABORTED, 0, reason=f"it took longer than {self.limit} s")
+            done = verdict.Run(verdict.ABORTED, 0, reason=f"it took longer than {self.limit} s")
             if code is not None:
-                done = testrun.judge(code, report)
+                done = verdict.judge(code, report)
             folders = (self.project.checkout, self.project.root)
             found = junit.counts(report, self._rootdir(unit), folders)
-        if done.outcome == testrun.ABORTED:
+        if done.outcome == verdict.ABORTED:
             found = {}  # half a report, or one that the exit code gainsays
         return {
             "on": "cpu", "unit": unit, "host": self.facts, "outcome": done.outcome,

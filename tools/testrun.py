@@ -16,25 +16,18 @@ import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path, PurePosixPath
-from xml.etree import ElementTree as ET
 
 from tools import environment, files
 from tools.environment import Environment
 from tools.errors import ToolError
 from tools.git import Git
 from tools.project import Project
+from tools.verdict import ABORTED, FAILED, Run, judge
 
-PASSED = "passed"
-FAILED = "failed"
-NOTHING = "no test ran"
-ABORTED = "aborted"
 FOLDER = "tests"
 MEMORY = "prove"  # in the cache
 LIMIT = 3600  # seconds of one run, unless told otherwise
 FORMAT = 1  # raise it when a record means something else
-# pytest's exit codes
-GOOD, BAD, INTERRUPTED, EMPTY = 0, 1, 2, 5
-REASON_LENGTH = 160
 
 
 def add_limit(parser: argparse.ArgumentParser) -> None:
@@ -49,19 +42,6 @@ def add_limit(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True)
-class Run:
-    """What became of one run of tests."""
-
-    outcome: str
-    seconds: float
-    passed: int = 0
-    failed: int = 0
-    skipped: int = 0
-    reason: str = ""  # the first failure, or why there is no verdict
-    remembered: bool = False
-
-
-@dataclass(frozen=True)
 class Subject:
     """Which tests run over which product; both as trees of one repository."""
 
@@ -69,6 +49,7 @@ class Subject:
     tests: str
     paths: tuple[str, ...]
     wanted: str  # PASSED: all of them; FAILED: the first failure ends the run
+    without: tuple[str, ...] = ()  # tests whose failure does not count
 
 
 def own(git: Git, tree: str, touched: tuple[str, ...]) -> tuple[str, ...]:
@@ -110,6 +91,10 @@ class Runner:
             tree = Path(scratch) / "tree"
             lay_out(self.git, subject.tests, tree)
             done = self._pytest(subject, build, tree, Path(scratch) / "report.xml", log)
+        return self.keep(subject, done.leave_out(subject.without))
+
+    def keep(self, subject: Subject, done: Run) -> Run:
+        """Remember a run if it came out as it had to."""
         if done.outcome == subject.wanted:
             path = self._record(subject)
             row = {"key": path.name, "run": asdict(done)}
@@ -123,19 +108,21 @@ class Runner:
         argv += [
             f"--confcutdir={tree}",
             f"--junitxml={report}",
-            *(["-x"] if subject.wanted == FAILED else []),
+            # The first failure may be one that does not count.
+            *(["-x"] if subject.wanted == FAILED and not subject.without else []),
         ]
         start = time.monotonic()
         code = leashed(argv, log, self.limit)
         seconds = round(time.monotonic() - start, 1)
         if code is None:
             return Run(ABORTED, seconds, reason=f"it took longer than {self.limit} s")
-        return replace(judge(code, report), seconds=seconds)
+        return replace(judge(code, report, subject.paths), seconds=seconds)
 
     def _record(self, subject: Subject) -> Path:
         pin = self.project.pin
         parts = [FORMAT, subject.wanted, subject.product, self.git.tree(f"{subject.tests}:tests")]
         parts += [*subject.paths, self.env.identity, pin.wheel.sha256, pin.cpu_wheel.sha256]
+        parts += [list(subject.without)] if subject.without else []
         text = json.dumps([*parts, self.harness])
         return self.project.cache / MEMORY / f"{hashlib.sha256(text.encode()).hexdigest()}.json"
 
@@ -170,44 +157,6 @@ def leashed(
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(child.pid, signal.SIGKILL)
             child.communicate()
-
-
-def judge(code: int, report: Path) -> Run:
-    """Say what pytest's exit code and report mean together; neither says enough alone."""
-    if code == EMPTY:
-        return Run(NOTHING, 0, reason="every file was empty or skipped")
-    try:
-        suite = ET.parse(report).getroot()  # noqa: S314 - pytest wrote it just now
-    except (OSError, ET.ParseError):
-        return Run(ABORTED, 0, reason=f"pytest ended with exit code {code} and no report")
-    cases = suite.findall(".//testcase")
-    bad = [case for case in cases if case.find("failure") is not None or _error(case) is not None]
-    skipped = sum(case.find("skipped") is not None for case in cases)
-    passed = len(cases) - len(bad) - skipped
-    counts = Run("", 0, passed, len(bad), skipped)
-    if code == GOOD and not bad:
-        if passed:
-            return replace(counts, outcome=PASSED)
-        return replace(counts, outcome=NOTHING, reason=f"all {skipped} were skipped")
-    # A module that cannot be collected is an interruption to pytest, a failure here.
-    if code in (BAD, INTERRUPTED) and bad:
-        return replace(counts, outcome=FAILED, reason=_reason(bad[0]))
-    return replace(counts, outcome=ABORTED, reason=f"pytest ended with exit code {code}")
-
-
-def _error(case: ET.Element) -> ET.Element | None:
-    return case.find("error")
-
-
-def _reason(case: ET.Element) -> str:
-    found = case.find("failure")
-    found = _error(case) if found is None else found
-    text = "" if found is None else found.text or ""
-    # A module that cannot be collected has its cause at the end only.
-    lines = [line[1:].strip() for line in text.splitlines() if line.startswith("E ")]
-    message = "" if found is None else found.get("message", "")
-    word = lines[-1] if message.startswith("collection") and lines else message
-    return " ".join(word.split())[:REASON_LENGTH] or "no reason given"
 
 
 def lay_out(git: Git, tree: str, folder: Path) -> None:

@@ -151,6 +151,67 @@ def test_prerequisite_goes_along_and_says_why(topics: World) -> None:
     assert f"`{CHANGE}` goes along: `extra/three.patch` needs it." in cover(topics, "extra")
 
 
+@pytest.mark.parametrize("word", ["core/change-b", CHANGE, "change-b"])
+def test_one_patch_of_a_topic(topics: World, word: str) -> None:
+    assert extract(topics, "core") == 0
+    whole = evidence_of(topics, "core")
+    assert extract(topics, word) == 0
+    found = evidence_of(topics, "core-change-b")
+    assert [row["name"] for row in found["patches"]] == [CHANGE]
+    assert found["tests"]["paths"] == ["tests/test_b.py"]
+    assert cover(topics, "core-change-b").startswith("# [Core] Change b\n")
+    clone = cloned(topics, "core-change-b", "core-change-b")
+    (only,) = log(topics, clone, "series-base..origin/core-change-b")
+    assert only.startswith("A Dev|Ann Submitter|[Core] Change b\n")
+    assert not (clone.root / "vllm" / "answer.py").exists()
+    assert (clone.root / "vllm" / "b.py").read_text() == "value = 2\n"
+    assert evidence_of(topics, "core") == whole  # the topic's folder stands beside it
+
+
+def test_one_patch_takes_what_it_needs_along(topics: World) -> None:
+    assert extract(topics, "three") == 0
+    rows = {row["name"]: row["needed_by"] for row in evidence_of(topics, "extra-three")["patches"]}
+    assert rows == {CHANGE: "extra/three.patch", "extra/three.patch": ""}
+    assert cover(topics, "extra-three").startswith("# [Extra] Three\n")
+
+
+def test_one_patch_needs_what_its_topic_hides(topics: World, said: Said) -> None:
+    """The topic has both; whoever takes the one is told of the other."""
+    proofs.put(topics, "vllm/b.py", "value = 4\n")
+    proofs.commit(topics, "[Extra] Four", "Topic: extra")
+    assert topics.run("refresh") == 0
+    assert topics.run("verify", "--no-import", "--no-quilt") == 0
+    said()
+    assert extract(topics, "extra/four") == 1
+    assert "extra/four.patch does not apply without extra/three.patch; declare it" in said()
+    assert not (topics.root / "out" / "extra-four").exists()
+    rewrite(topics, "extra/four.patch", "Depends: none", "Depends: extra/three.patch")
+    assert topics.run("apply", "--relock") == 0
+    assert extract(topics, "extra/four") == 0
+    names = [row["name"] for row in evidence_of(topics, "extra-four")["patches"]]
+    assert names == [CHANGE, "extra/three.patch", "extra/four.patch"]
+
+
+def test_policy_says_of_one_patch_what_it_does_not(topics: World, said: Said) -> None:
+    path = topics.root / "policy" / "vllm.toml"
+    text = path.read_text()
+    table = '[topics."core/change-b"]\ntitle = "[Bugfix] B is two"\nsummary = "It was one."\n'
+    path.write_text(text + table)
+    assert extract(topics, "change-b") == 0
+    assert cover(topics, "core-change-b").startswith("# [Bugfix] B is two\n\n## Overview\n\nIt was")
+    assert cover_title(topics, "core") == "# [Core] The answer and b"
+    path.write_text(text + table.replace("[Bugfix] ", ""))
+    assert extract(topics, "change-b") == 1
+    assert 'give another under [topics."core/change-b"] of policy/vllm.toml' in said()
+
+
+def test_one_patch_for_another_upstream(topics: World) -> None:
+    assert extract(topics, "add-the-answer", "--upstream", "fla") == 0
+    clone = cloned(topics, "core-add-the-answer-fla", "core-add-the-answer")
+    files = topics.git("ls-files", folder=clone.root).split()
+    assert files == ["fla/ops/answer.py", "tests/ops/test_answer.py"]
+
+
 def test_undeclared_prerequisite_is_named(topics: World, said: Said) -> None:
     rewrite(topics, "extra/three.patch", f"Depends: {CHANGE}", "Depends: none")
     assert extract(topics, "extra") == 1
@@ -406,6 +467,18 @@ def test_branch_whose_tests_fail_is_written_and_says_so(topics: World, said: Sai
     assert evidence_of(topics, "late")["findings"]
 
 
+def test_test_of_upstreams_own_that_fails_there_is_left_out(topics: World, said: Said) -> None:
+    proofs.put(topics, "vllm/a.py", "three = 3\n")
+    proofs.put(topics, "tests/test_hub.py", SPDX + worlds.HUB_TESTS)
+    proofs.commit(topics, "[Hub] Three", "Topic: hub", tests="tests/test_hub.py")
+    assert topics.run("refresh") == 0
+    assert extract(topics, "hub", "--env", sys.prefix) == 0
+    name = "tests/test_hub.py::TestHub::test_fetch[a.b]"
+    assert f"extract: tests: left out: {name}, which fails on the pristine tree" in said()
+    assert f"- `{name}`: OSError: no network" in cover(topics, "hub")
+    assert list(evidence_of(topics, "hub")["tests"]["run"]["left_out"]) == [name]
+
+
 def test_tests_that_did_not_run_are_left_open(topics: World) -> None:
     assert extract(topics, "core") == 0
     assert "Tests did not run here: left out by TESTS=0." in cover(topics, "core")
@@ -460,12 +533,20 @@ def test_known_work_of_upstream_is_listed(topics: World) -> None:
     text = cover(topics, "core")
     assert "- https://example.org/7 (The same; open on 2026-09-26): By other means." in text
     assert "example.org/8" not in text
+    # Of one patch: what is about it or about its whole topic.
+    assert evidence._about("core", "core/change-b")  # noqa: SLF001
+    assert evidence._about(CHANGE, "core/change-b")  # noqa: SLF001
+    assert not evidence._about(ANSWER, "core/change-b")  # noqa: SLF001
+    assert not evidence._about("core", "core-more/change-b")  # noqa: SLF001
 
 
 @pytest.mark.parametrize(
     ("argv", "words"),
     [
-        (("nothing",), "there is no topic 'nothing'; there are: core, extra, lone."),
+        (
+            ("nothing",),
+            "no topic (there are: core, extra, lone) and no patch of the series; name one as",
+        ),
         (("core", "--upstream", "sglang"), "there are policies for: fla, vllm."),
     ],
 )

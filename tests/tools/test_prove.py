@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ import world as worlds
 from proofs import ANSWER, CHANGE, SPDX
 from world import World
 
-from tools import environment, lock, prefixes, prove, testrun
+from tools import environment, lock, pick, prefixes, testrun, verdict
 from tools.errors import UsageError
-from tools.testrun import Run, Runner
+from tools.testrun import Runner
+from tools.verdict import Run
 
 Said = Callable[[], str]
 
@@ -102,7 +104,7 @@ def test_only_what_changed_runs_again(
     assert tested.run("refresh") == 0
     assert proof(tested) == 0
     # Without the last patch both trees are the same as before; with it one is not.
-    assert runs == [(("tests/test_b.py",), testrun.PASSED)]
+    assert runs == [(("tests/test_b.py",), verdict.PASSED)]
 
 
 @pytest.mark.parametrize("what", ["harness", "script"])
@@ -146,7 +148,7 @@ def test_failing_test_is_never_remembered_as_passed(
         message = said()
         assert f"{CHANGE}: tests pass: no: assert 1 == 3" in message
         assert "0 of 1 patches proven" in message
-    assert [wanted for _, wanted in runs].count(testrun.PASSED) == 2
+    assert [wanted for _, wanted in runs].count(verdict.PASSED) == 2
 
 
 def test_skipped_tests_neither_pass_nor_fail(tested: World, said: Said) -> None:
@@ -335,9 +337,9 @@ def test_module_that_does_not_import(tested: World, said: Said) -> None:
 
 def test_one_patch_by_its_name_or_its_last_part(tested: World, said: Said) -> None:
     for word in (CHANGE, "change-b", "core/change-b", f"patches/{CHANGE}"):
-        assert prove.find([ANSWER, CHANGE], word) == CHANGE
+        assert pick.find([ANSWER, CHANGE], word) == CHANGE
     with pytest.raises(UsageError, match="several patches"):
-        prove.find(["a/x.patch", "b/x.patch"], "x")
+        pick.find(["a/x.patch", "b/x.patch"], "x")
     assert proof(tested, "--patch", "nothing") == 2
     assert "nothing is no patch of the series; name one as series does" in said()
     assert proof(tested, "--patch", "change-b") == 0
@@ -405,23 +407,141 @@ BAD = '<testcase name="b"><failure message="assert 0"/></testcase>'
 SKIP = '<testcase name="c"><skipped/></testcase>'
 
 
+FETCH = "tests/test_hub.py::TestHub::test_fetch[a.b]"
+
+
+def hub(world: World, text: str, value: int = 2) -> str:
+    """Let a patch edit upstream's own file of tests, and b; return its name."""
+    proofs.put(world, "vllm/b.py", f"value = {value}\n")
+    proofs.put(world, "tests/test_hub.py", SPDX + worlds.HUB_TESTS + text)
+    # Its own row of the grid; the patch before it has another value.
+    proofs.put(world, "vllm/a.py", "more = 1\n")
+    proofs.commit(world, "[Core] Hub", tests="tests/test_hub.py")
+    assert world.run("refresh") == 0
+    return "core/hub.patch"
+
+
+def test_upstreams_test_that_fails_without_the_series_is_left_out_and_named(
+    tested: World, said: Said, runs: list[tuple[tuple[str, ...], str]]
+) -> None:
+    name = hub(tested, "\n\ndef test_new():\n    from vllm.a import more\n")
+    said()
+    assert proof(tested, "--patch", name) == 0
+    line = (
+        f"{name}: left out: {FETCH}, which fails on the pristine tree as well: OSError: no network"
+    )
+    assert line in said()
+    cells = grid(tested)[name]["cells"]
+    after, before = cells["tests pass"]["run"], cells["fail before"]["run"]
+    assert list(after["left_out"]) == list(before["left_out"]) == [FETCH]
+    assert (after["passed"], after["failed"]) == (2, 0)
+    # The reason is the patch's, not the network.
+    assert "cannot import name 'more'" in before["reason"]
+    assert list(before["failures"]) == ["tests/test_hub.py::test_new"]
+    count = len(runs)
+    assert proof(tested, "--patch", name) == 0
+    assert len(runs) == count
+    assert line in said()
+
+
+def test_failure_that_is_upstreams_own_shows_nothing_of_a_patch(tested: World, said: Said) -> None:
+    name = hub(tested, "\n\ndef test_idle():\n    assert True\n")
+    assert proof(tested, "--patch", name) == 1
+    assert answers(tested, name) == ["yes", "yes", "yes", "yes", "NO"]
+    assert f"{name}: fail before: no: all 2 pass without the patch" in said()
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "culprit", "reason"),
+    [
+        (3, "", "test_value", "assert 3 < 3"),
+        (2, "\n\ndef test_new():\n    assert b.value == 7\n", "test_new", "assert 2 == 7"),
+    ],
+    ids=["breaks upstream's test", "adds one that fails"],
+)
+def test_failure_that_is_the_patchs_counts(
+    tested: World, said: Said, value: int, text: str, culprit: str, reason: str
+) -> None:
+    name = hub(tested, text, value)
+    for _ in range(2):
+        assert proof(tested, "--patch", name) == 1
+        assert f"{name}: tests pass: no: {reason}" in said()
+    run = grid(tested)[name]["cells"]["tests pass"]["run"]
+    assert list(run["failures"]) == [f"tests/test_hub.py::{culprit}"]
+    assert list(run["left_out"]) == [FETCH]
+
+
+def test_test_that_a_patch_mends_counts(tested: World) -> None:
+    mended = worlds.HUB_TESTS.replace('raise OSError("no network")', "assert b.value == 7")
+    proofs.put(tested, "vllm/b.py", "value = 7\n")
+    proofs.put(tested, "tests/test_hub.py", SPDX + mended.replace("< 3", "< 8"))
+    proofs.commit(tested, "[Core] Hub", tests="tests/test_hub.py")
+    assert tested.run("refresh") == 0
+    assert proof(tested, "--patch", "hub") == 0
+    before = grid(tested)["core/hub.patch"]["cells"]["fail before"]["run"]
+    assert before["reason"].startswith("assert 2 == 7")
+    assert before["left_out"] == {}
+
+
+def test_failure_of_a_patchs_own_file_is_never_left_out(tested: World) -> None:
+    """Also where upstream's file beside it is left out, and the tests have the same names."""
+    proofs.put(tested, "tests/test_lub.py", SPDX + worlds.HUB_TESTS)
+    name = hub(tested, "\n\ndef test_new():\n    from vllm.a import more\n")
+    assert proof(tested, "--patch", name) == 1
+    run = grid(tested)[name]["cells"]["tests pass"]["run"]
+    assert list(run["failures"]) == [FETCH.replace("hub", "lub")]
+    assert list(run["left_out"]) == [FETCH]
+
+
+def test_run_is_remembered_with_what_does_not_count(tested: World) -> None:
+    project, git = tested.project, tested.project.git
+    runner = Runner(project, git, environment.given(project, Path(sys.prefix)), 1)
+    subject = testrun.Subject(tested.tree(), tested.tree(), ("tests/test_b.py",), verdict.FAILED)
+    runner.keep(subject, Run(verdict.FAILED, 1, failed=1))
+    assert runner.recall(subject)
+    assert runner.recall(replace(subject, without=("a",))) is None
+
+
+def test_what_is_left_of_a_run() -> None:
+    run = Run(verdict.FAILED, 1, passed=1, failed=2, reason="x", failures={"a": "x", "b": "y"})
+    assert run.leave_out(["c"]) == run
+    some = run.leave_out(["a"])
+    assert (some.outcome, some.failed, some.reason) == (verdict.FAILED, 1, "y")
+    assert (some.failures, some.left_out) == ({"b": "y"}, {"a": "x"})
+    every = run.leave_out(["a", "b"])
+    assert (every.outcome, every.failed, every.reason) == (verdict.PASSED, 0, "")
+    none = Run(verdict.FAILED, 1, failed=1, reason="x", failures={"a": "x"}).leave_out(["a"])
+    assert (none.outcome, none.reason) == (verdict.NOTHING, "no test that counts passed")
+
+
+def test_failures_are_named_only_where_all_tests_ran(tmp_path: Path) -> None:
+    """Half a run whose failures do not count would pass."""
+    report = tmp_path / "report.xml"
+    bad = BAD.replace('name="b"', 'classname="tests.test_b.TestB" name="b"')
+    report.write_text(f"<testsuites><testsuite>{CASE}{bad}</testsuite></testsuites>")
+    paths = ("tests/test_a.py", "tests/test_b.py")
+    assert verdict.judge(1, report, paths).failures == {"tests/test_b.py::TestB::b": "assert 0"}
+    assert verdict.judge(2, report, paths).outcome == verdict.FAILED
+    assert verdict.judge(2, report, paths).failures == {}
+
+
 @pytest.mark.parametrize(
     ("code", "cases", "outcome"),
     [
-        (0, CASE, testrun.PASSED),
-        (0, CASE + SKIP, testrun.PASSED),
-        (0, SKIP, testrun.NOTHING),
-        (0, CASE + BAD, testrun.ABORTED),
-        (1, CASE + BAD, testrun.FAILED),
-        (1, CASE, testrun.ABORTED),
-        (2, BAD, testrun.FAILED),
-        (2, CASE, testrun.ABORTED),  # somebody's Ctrl-C
-        (3, BAD, testrun.ABORTED),
-        (4, CASE, testrun.ABORTED),
-        (5, "", testrun.NOTHING),
-        (-9, CASE, testrun.ABORTED),
-        (0, None, testrun.ABORTED),
-        (1, None, testrun.ABORTED),
+        (0, CASE, verdict.PASSED),
+        (0, CASE + SKIP, verdict.PASSED),
+        (0, SKIP, verdict.NOTHING),
+        (0, CASE + BAD, verdict.ABORTED),
+        (1, CASE + BAD, verdict.FAILED),
+        (1, CASE, verdict.ABORTED),
+        (2, BAD, verdict.FAILED),
+        (2, CASE, verdict.ABORTED),  # somebody's Ctrl-C
+        (3, BAD, verdict.ABORTED),
+        (4, CASE, verdict.ABORTED),
+        (5, "", verdict.NOTHING),
+        (-9, CASE, verdict.ABORTED),
+        (0, None, verdict.ABORTED),
+        (1, None, verdict.ABORTED),
     ],
 )
 def test_exit_code_and_report_are_judged_together(
@@ -430,7 +550,7 @@ def test_exit_code_and_report_are_judged_together(
     report = tmp_path / "report.xml"
     if cases is not None:
         report.write_text(f"<testsuites><testsuite>{cases}</testsuite></testsuites>")
-    assert testrun.judge(code, report).outcome == outcome
+    assert verdict.judge(code, report).outcome == outcome
 
 
 def test_what_is_a_test() -> None:

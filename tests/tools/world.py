@@ -40,6 +40,21 @@ PACKAGE = {
     "vllm/data.json": "{}\n",
     "vllm/gpu.py": "import no_such_gpu_library\n",
 }
+# Of upstream's own tests one fails everywhere here, and one needs what patches may change.
+HUB_TESTS = """\
+import pytest
+from vllm import b
+
+
+class TestHub:
+    @pytest.mark.parametrize("name", ["a.b"])
+    def test_fetch(self, name):
+        raise OSError("no network")
+
+
+def test_value():
+    assert b.value < 3
+"""
 SOURCES = {
     **PACKAGE,
     ".gitignore": "_version.py\n*.log\n__pycache__/\n",
@@ -47,6 +62,7 @@ SOURCES = {
     "csrc/kernel.cu": "// kernel\n",
     "setup.py": "raise SystemExit\n",
     "tests/test_a.py": "def test_a():\n    pass\n",
+    "tests/test_hub.py": HUB_TESTS,
 }
 METADATA = (
     f"Metadata-Version: 2.4\nName: vllm\nVersion: {VERSION}\n\nThe text:\nVersion: {VERSION}\n"

@@ -49,7 +49,7 @@ DEFAULT = "vllm"
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.add_argument(
-        "--topic", metavar="NAME", required=True, help="a folder of patches/, or one patch"
+        "--topic", metavar="NAME", default="", help="a folder of patches/, or one patch"
     )
     parser.add_argument("--upstream", metavar="NAME", default=DEFAULT, help="whose policy to hold")
     parser.add_argument(

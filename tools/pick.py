@@ -38,6 +38,8 @@ def topics(files: Files) -> list[str]:
 def pick(files: Files, wanted: str) -> Picked:
     """Take a topic's patches, or one patch, and with `Depends:` the others that they need."""
     names = [name for name, _ in files]
+    if not wanted:
+        raise UsageError(f"TOPIC= names a topic ({', '.join(topics(files))}) or a patch of one.")
     if wanted in topics(files):
         topic, own = wanted, [name for name in names if name.startswith(f"{wanted}/")]
     else:

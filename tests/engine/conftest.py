@@ -20,6 +20,7 @@ import pytest
 TESTS = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(TESTS))
 
+from lacking import lacks, record  # noqa: E402
 from programs import PROGRAMS  # noqa: E402
 from result import Result  # noqa: E402
 from scenarios import SCENARIOS  # noqa: E402
@@ -131,15 +132,42 @@ class Runs(Mapping[str, Result]):
         return len(self.futures)
 
 
+def named(item: pytest.Item) -> set[object]:
+    """Names among which are those of the runs that a test looks at: fixtures and parameters."""
+    found: set[object] = set(getattr(item, "fixturenames", ()))
+    if callspec := getattr(item, "callspec", None):
+        found |= set(callspec.params.values())
+    return found
+
+
+def asked(name: str) -> dict[str, Any]:
+    """Return what a run asks of its engine."""
+    if name in SCENARIOS:
+        engine: dict[str, Any] = SCENARIOS[name]()["engine"]
+        return engine
+    return {"use_replayssm": True, "enable_prefix_caching": name == "sleep_report"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out what a line's series has not, and say so."""
+    if not os.environ.get(BUILD):
+        return  # the runs will say it
+    series = record(build_folder())
+    for item in items:
+        for name in named(item) & {*SCENARIOS, *PROGRAMS}:
+            if why := lacks(asked(str(name)), series):
+                item.add_marker(pytest.mark.skip(reason=why))
+                break
+
+
 @pytest.fixture(scope="session")
 def runs(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Runs]:
-    wanted: set[object] = set()  # tests name a run as a fixture or as a parameter
+    wanted: set[object] = set()
     for item in request.session.items:
-        wanted |= set(getattr(item, "fixturenames", ()))
-        if callspec := getattr(item, "callspec", None):
-            wanted |= set(callspec.params.values())
+        if not item.get_closest_marker("skip"):
+            wanted |= named(item)
     started = Runs(
         [name for name in SCENARIOS if name in wanted],
         [name for name in PROGRAMS if name in wanted],

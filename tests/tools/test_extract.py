@@ -548,6 +548,7 @@ def test_known_work_of_upstream_is_listed(topics: World) -> None:
             "no topic (there are: core, extra, lone) and no patch of the series; name one as",
         ),
         (("core", "--upstream", "sglang"), "there are policies for: fla, vllm."),
+        (("",), "TOPIC= names a topic (core, extra, lone) or a patch of one."),
     ],
 )
 def test_names_that_are_none(topics: World, said: Said, argv: tuple[str, ...], words: str) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +23,10 @@ from tools.project import Project
 # What `make verify` asks of a patch and upstream does not, and the file name.
 OURS = ("Upstream-Status", "Tests", "Depends", stack.TRAILER)
 SIGNED = "Signed-off-by"
+# A patch of a series is there until upstream has its own; a commit of upstream's is for good.
+UNTIL = re.compile(r"\s*\bRemove when\s[^.]*\.(?=\s|$)")
+WIDTH = 80  # of a message's prose, which has no line of a list, a command or a table
+NO_PROSE = re.compile(r"^([ \t]|[-*] |\d+\. )", re.MULTILINE)
 # filter-repo runs this for each commit; the table holds what it becomes.
 CALLBACK = """
 import json
@@ -118,6 +124,13 @@ def _paths(git: Git, chain: Lock, policy: Policy) -> list[str]:
     return argv
 
 
+def for_upstream(paragraph: str) -> str:
+    """Leave out what a patch says of its own end in the series; wrap prose that runs too wide."""
+    text = UNTIL.sub("", paragraph).strip("\n")
+    wide = any(len(line) > WIDTH for line in text.splitlines())
+    return textwrap.fill(text, WIDTH) if wide and not NO_PROSE.search(text) else text
+
+
 def message(commit: stack.Commit, policy: Policy, who: tuple[str, str], tool: str) -> str:
     """Return a commit's message without our trailers and with what the upstream asks for."""
     text = patchfile.clean_message(stack.split_name(commit)[0])
@@ -127,6 +140,7 @@ def message(commit: stack.Commit, policy: Policy, who: tuple[str, str], tool: st
     kept = [(key, value) for key, value in patchfile.trailers(body) if key.lower() not in gone]
     if patchfile.trailers(body):
         paragraphs.pop()
+    paragraphs = [for_upstream(paragraph) for paragraph in paragraphs]
     if not policy.sign_off:
         kept = [(key, value) for key, value in kept if key != SIGNED]
     if tool:

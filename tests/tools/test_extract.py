@@ -17,7 +17,7 @@ from proofs import ANSWER, CHANGE, SPDX
 from test_kill import killed_at
 from world import World
 
-from tools import evidence, outbox
+from tools import branch, evidence, outbox
 from tools.errors import ConflictError, ToolError
 from tools.testrun import Runner
 
@@ -120,6 +120,21 @@ def test_messages_are_clean_and_signed(topics: World) -> None:
         f"{AUTHOR}\n{SIGNER}"
     )
     assert second.endswith(f"\n\n{AUTHOR}\n{SIGNER}")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Pad them. Remove when upstream\nstops padding.", "Pad them."),
+        ("Remove when upstream has it.", ""),
+        ("Remove the lock when it is free.", "Remove the lock when it is free."),
+        ("a\nb", "a\nb"),
+        ("word " * 20 + "end", f"{'word ' * 15}word\n{'word ' * 4}end"),
+        ("    " + "word " * 20 + "end", "    " + "word " * 20 + "end"),
+    ],
+)
+def test_prose_is_upstream_s(text: str, expected: str) -> None:
+    assert branch.for_upstream(text) == expected
 
 
 def test_author_who_submits_signs_once(

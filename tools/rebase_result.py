@@ -13,8 +13,9 @@ from tools.rebase_state import Done, Link, State
 from tools.say import data
 
 NEXT = (
-    "read vendor/rebase/range-diff.txt, then `make rebase PROMOTE=1` checks and tests "
-    "vendor/rebase/result and moves the pin, or `make rebase ABORT=1` drops it"
+    "clean says that the text merged and no more; read vendor/rebase/range-diff.txt, then `make "
+    "rebase PROMOTE=1` (PROMOTE=line: beside the pin) checks and tests vendor/rebase/result, says "
+    "where to correct what fails and moves the pin, or `make rebase ABORT=1` drops it"
 )
 
 

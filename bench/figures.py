@@ -93,6 +93,9 @@ def place(row: Row) -> str:
     return f"{row['geometry']}, alone" if row.get("alone") else str(row["geometry"])
 
 
+LEAST_REPEATS = 2
+
+
 def medians(rows: Iterable[Row]) -> list[Row]:
     """One row for each engine and load, its numbers the medians over the repeats."""
     groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
@@ -152,7 +155,9 @@ def _against(mode: str, load: Row) -> float | None:
 
 
 def scattered(mode: str, load: Row) -> bool:
-    """Whether the repeats of window and mode overlap, so that their ratio is not resolved."""
+    """Whether repeats of window and mode overlap or are too few, so their ratio is not resolved."""
+    if min(load["modes"][m]["repeats"] for m in ("window", mode)) < LEAST_REPEATS:
+        return True
     (low, high), (other_low, other_high) = (load["modes"][m]["spread"] for m in ("window", mode))
     return bool(low <= other_high and other_low <= high)
 

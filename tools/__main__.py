@@ -37,6 +37,7 @@ VERBS = (
 
 
 # These change the checkout or the patches: one at a time.
+IN_THE_WAY = (PermissionError, FileExistsError, NotADirectoryError)
 WRITERS = ("apply", "refresh", "rebase", "watch", "clean")
 
 
@@ -84,10 +85,10 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         say(f"{args.verb}: interrupted; nothing is half-written, run it again.")
         return 130
-    except (PermissionError, FileExistsError, NotADirectoryError) as error:
-        say(f"{args.verb}: {error.filename}: {(error.strerror or str(error)).lower()}; see to it.")
-        return FINDINGS
     except Exception as error:  # noqa: BLE001 - the last resort
+        if isinstance(error, IN_THE_WAY) and error.filename:
+            say(f"{args.verb}: {error.filename}: {str(error.strerror).lower()}; see to it.")
+            return FINDINGS
         say(f"{args.verb}: a bug in these tools ({error!r}); details in {_log(project, args)}")
         return BUG
 

@@ -24,7 +24,7 @@ from tools.project import Project
 OURS = ("Upstream-Status", "Tests", "Depends", stack.TRAILER)
 SIGNED = "Signed-off-by"
 # A patch of a series is there until upstream has its own; a commit of upstream's is for good.
-UNTIL = re.compile(r"\s*\bRemove when\s[^.]*\.(?=\s|$)")
+UNTIL = re.compile(r"\s*\bRemove when\s.*?\.(?=\s|$)", re.DOTALL)
 WIDTH = 80  # of a message's prose, which has no line of a list, a command or a table
 NO_PROSE = re.compile(r"^([ \t]|[-*] |\d+\. )", re.MULTILINE)
 # filter-repo runs this for each commit; the table holds what it becomes.

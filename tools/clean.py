@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import shutil
 import time
 from pathlib import Path
@@ -95,7 +96,9 @@ def own_build(project: Project) -> list[Path]:
 
 
 def _is_old(path: Path) -> bool:
-    return time.time() - path.stat().st_mtime > OLD
+    with contextlib.suppress(FileNotFoundError):  # somebody has just removed it
+        return time.time() - path.stat().st_mtime > OLD
+    return False
 
 
 def stop_if_only_copy(project: Project) -> None:

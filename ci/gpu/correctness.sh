@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # All that must hold on a GPU, side by side: ci/gpu/correctness.sh TINY_MODEL OUT [VLLM_TESTS]
-# Parity, a server and its clients, a soak, faults, and the patched tree's tests if their folder is
-# named; with two GPUs the first four on two tensor-parallel ranks as well, by mp and, if bundle-02
+# Parity, vLLM's executors, a server and its clients, a soak, faults, sleep mode, and the patched
+# tree's tests if their folder is named; with two GPUs the first four on two tensor-parallel ranks as well, by mp and, if bundle-02
 # is there, by Ray. Each leaves NAME.json, NAME.out and NAME.rc in OUT; what has an exit code, or
-# runs, is not begun again. Nothing is timed here: they share the GPUs, AT_ONCE (a fifth of the
+# runs, is not begun again. Nothing is timed here: they share the GPUs, AT_ONCE (1 + a fifth of the
 # processors) of them beside the longest. WAIT_S (540) ends the wait, not the jobs: call it again.
 # Exit code 0 if all have passed, 1 if one failed, 3 if one still runs.
 set -u
@@ -18,7 +18,9 @@ names=()
 # Each server takes what it needs; a profile would see the others' memory.
 small=(--kv-cache-memory-bytes $((4 << 30)) --gpu-memory-utilization 0.05)
 two=(--tensor-parallel-size 2)
-at_once=${AT_ONCE:-$(($(nproc) / 5 + 1))}
+at_once=${AT_ONCE:-$(($(nproc) / 5 + 1))} end=$((SECONDS + ${WAIT_S:-540}))
+[ "$at_once" -gt 0 ] && command -v flock > /dev/null ||
+    { echo "AT_ONCE must be 1 or more, and flock (util-linux) on the PATH." >&2; exit 2; }
 slot() {  # until one of them is free; it is held as file 9 until the process ends
     local i
     while :; do
@@ -37,9 +39,10 @@ job() {  # NAME GPUS COMMAND ...: begun once, beside the others
     [ ! -e "$out/$name.rc" ] || return 0
     if [ -e "$out/$name.pid" ] && kill -0 "$(cat "$out/$name.pid")" 2> /dev/null; then return 0; fi
     CUDA_VISIBLE_DEVICES=$gpu setsid bash -c \
-        'echo $$ > "$1.pid"; $2; echo begun; "${@:3}"; echo $? > "$1.rc"' - \
+        'echo $$ > "$1.pid"; $2; echo begun; "${@:3}" 9>&-; echo $? > "$1.end"; mv "$1.end" "$1.rc"' - \
         "$out/$name" "$wait" "$@" > "$out/$name.out" 2>&1 &
-    sleep 0.2 # so that they begin in this order
+    begun=$name
+    sleep 0.2 # the first of them begin in this order
 }
 export -f slot
 export out at_once
@@ -53,7 +56,8 @@ python3 -c "import ray" 2> /dev/null && executors+=(ray)
 if [ "$gpus" -gt 1 ]; then
     run soak-ranks 0,1 tests/soak/soak.py --port 8783 --requests 600 --seconds "${SOAK_S:-600}" \
         "${soak[@]}" "${two[@]}"
-    sleep "${SOAK_AHEAD_S:-60}" # it is the longest, and starts sooner alone
+    # It is the longest, and starts sooner alone.
+    [ "${begun:-}" != soak-ranks ] || sleep "${SOAK_AHEAD_S:-60}"
 fi
 [ -z "$tests" ] || job tests 0 ci/gpu/kernel_tests.sh "$tests" "$out/kt"
 run soak $((gpus > 1)) tests/soak/soak.py "${soak[@]}"
@@ -71,7 +75,6 @@ run serve 0 tests/gpu/serve.py "${small[@]}"
 run parity $((gpus > 1)) tests/gpu/parity.py
 run sleep 0 tests/gpu/sleep.py
 run parity-executors 0 tests/gpu/parity.py --executors "${executors[@]}"
-end=$((SECONDS + ${WAIT_S:-540}))
 running() { for name in "${names[@]}"; do [ -e "$out/$name.rc" ] || echo "$name"; done; }
 while [ -n "$(running)" ] && [ $SECONDS -lt $end ]; do sleep 1; done
 code=0

@@ -145,7 +145,8 @@ def asked(name: str) -> dict[str, Any]:
     if name in SCENARIOS:
         engine: dict[str, Any] = SCENARIOS[name]()["engine"]
         return engine
-    return {"use_replayssm": True, "enable_prefix_caching": name == "sleep_report"}
+    # A server caches prefixes unless it is told not to.
+    return {"use_replayssm": True, "enable_prefix_caching": name != "tasks_report"}
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

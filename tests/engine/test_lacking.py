@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tomllib
+from pathlib import Path
 from typing import Any
 
 from conftest import asked, build_folder
@@ -9,7 +11,9 @@ from lacking import PREFIX_CACHING, lacks, record
 from programs import PROGRAMS
 from scenarios import SCENARIOS
 
-CACHED = {"cache_window", "cache_ngram", "cache_async", "ranks_cache", "sleep_report"}
+ROOT = Path(__file__).resolve().parents[2]
+CACHED = {"cache_window", "cache_ngram", "cache_async", "ranks_cache"}
+CACHED |= {"sleep_report", "soak_report", "serve_report"}
 
 
 def left_out(version: str, *patches: str) -> set[str]:
@@ -28,5 +32,7 @@ def test_what_a_line_has_not_is_left_out() -> None:
 
 def test_this_build_says_what_it_is() -> None:
     found = record(build_folder())
+    pin = tomllib.loads((ROOT / "vendor" / "upstream.toml").read_text())
     assert found["upstream"]["project"] == "vllm"
-    assert any(patch["name"] == "gdn-recoverssm/layer.patch" for patch in found["patches"])
+    if found["upstream"]["version"] == pin["upstream"]["version"]:
+        assert not any(lacks(asked(name), found) for name in (*SCENARIOS, *PROGRAMS))

@@ -9,5 +9,5 @@ def test_requests_begin_anew_after_a_sleep(sleep_report: dict[str, Any]) -> None
     assert sleep_report["failed"] == []
     cases = sleep_report["cases"]
     assert set(cases) == {"idle, level 1", "aborted, level 1", "kept, level 1"}
-    # Of the first request's answer in the middle of a sleep.
+    # It came in the midst of the longest answer.
     assert cases["kept, level 1"]["tokens_before"] < cases["kept, level 1"]["tokens"]

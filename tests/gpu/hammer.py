@@ -1,9 +1,10 @@
 """One engine under fresh batches, over and over: `python tests/gpu/hammer.py MODEL OUT.json`.
 
-For faults too rare for a test. The same prompts come again each round, admitted while others
-decode, so answers must be those of the first round up to near ties. A CUDA fault leaves a core
-dump beside OUT, of which cuda-gdb tells the kernel; run it for each mode (--mode snapshot) alone on
-a GPU, since other processes change what overlaps. Exit code 1 if the engine died or answers parted.
+For faults too rare for a test. The same prompts come again each round, twice at least, admitted
+while others decode, so answers must be those of the first round up to near ties. A CUDA fault
+leaves a core dump beside OUT, of which cuda-gdb tells the kernel; run it for each mode (--mode
+snapshot) alone on a GPU, since other processes change what overlaps. Exit code 1 if the engine died
+or answers parted.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 import host
 import modes
-from parity import TIE_NATS, compare
+from parity import beyond_ties, compare
 from tiny_engine import rows_of
 from tinymodel.tasks import Tasks, docstrings
 
@@ -45,9 +46,12 @@ def said_of(core: Path) -> list[str]:
     """What cuda-gdb says of a core dump: the kernel, its block and where it was."""
     commands = [f"target cudacore {core}", "info cuda kernels", "x/8i $pc-64", "bt"]
     words = [word for command in commands for word in ("-ex", command)]
-    done = subprocess.run(
-        ["cuda-gdb", "-batch", *words], capture_output=True, text=True, timeout=120, check=False
-    )
+    try:
+        done = subprocess.run(
+            ["cuda-gdb", "-batch", *words], capture_output=True, text=True, timeout=120, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return [f"cuda-gdb says nothing of {core} ({error})"]
     return (done.stdout + done.stderr).splitlines()[-40:]
 
 
@@ -99,18 +103,18 @@ def main() -> int:
     parser.add_argument("--compiled", action="store_true", help="torch.compile, as vLLM's default")
     args = parser.parse_args()
     core = watch_for_faults(args.out)
-    hammer = Hammer(args)
     rounds, requests, margins, died = 0, 0, [], ""
     until = time.monotonic() + args.seconds
-    while time.monotonic() < until and not died:
-        try:
+    try:
+        hammer = Hammer(args)
+        while rounds < 2 or time.monotonic() < until:
             for batch in args.batches:
                 margins += hammer.round(batch)["margins_where_parted"]
                 requests += batch
             rounds += 1
-        except Exception as error:
-            died = f"{type(error).__name__}: {error}"
-    beyond = sorted(margin for margin in margins if margin > TIE_NATS)
+    except Exception as error:
+        died = f"{type(error).__name__}: {error}"
+    beyond = beyond_ties(margins)
     report = {
         "host": host.facts(), "command": host.command(), "mode": args.mode, "rounds": rounds,
         "requests": requests, "parted_at_ties": len(margins) - len(beyond),

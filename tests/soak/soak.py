@@ -27,7 +27,7 @@ sys.path.append(str(Path(__file__).resolve().parents[2] / "bench"))
 
 import host
 from engine import process_memory_gib
-from parity import TIE_NATS
+from parity import beyond_ties
 
 PORT = 8753
 GROWTH_GIB = 0.25  # of GPU memory in a storm, for workspaces of batches not seen before
@@ -79,7 +79,7 @@ def soak(args: argparse.Namespace, server: Server) -> dict[str, Any]:
         name
         for name, bad in {
             "not all that stayed were answered": len(stayed) < len(pairs) - left,
-            "answers differ beyond ties": any(m > TIE_NATS for m in margins),
+            "answers differ beyond ties": bool(beyond_ties(margins)),
             "nothing was preempted": preempted <= 0,
             f"only {cached:.0f} tokens were found in the cache": cached < args.least_cached,
             "state blocks or requests are left": not idle,

@@ -105,7 +105,7 @@ def test_what_the_page_says(project: Path) -> None:
         "| qwen3.5-0.8b | snapshot | 4 | 15 GiB | 20.2 GiB | 143 | 170, of 256 asked for |" in text
     )
     assert "| qwen3.5-0.8b | window | 4 | 15 GiB | 20.2 GiB | 143 | 256 |" in text
-    assert "| qwen3.5-0.8b | window | 4 | 32 | 6.0 | 9.5 | 2.0 | 100.0 | 3 |" in text
+    assert "| qwen3.5-0.8b | window | 4 | 32 | 6.0 | 9.5 | 2.0 | 40.0 | 100.0 | 3 |" in text
     assert "device copy 4400 GB/s" in text
     assert "**short**" not in text
 

@@ -141,10 +141,10 @@ def named(item: pytest.Item) -> set[object]:
 
 
 def asked(name: str) -> dict[str, Any]:
-    """Return what a run asks of its engine."""
+    """Return what a run asks of its engine, and the way it is run."""
     if name in SCENARIOS:
-        engine: dict[str, Any] = SCENARIOS[name]()["engine"]
-        return engine
+        scenario = SCENARIOS[name]()
+        return {**scenario["engine"], "mode": scenario["mode"]}
     # A server caches prefixes unless it is told not to.
     return {"use_replayssm": True, "enable_prefix_caching": name != "tasks_report"}
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 Row = dict[str, Any]
+LEAST_REPEATS = 2  # of a mode whose ratio is resolved
 
 # ---- kernels: one row a shape ----------------------------------------------------------------
 
@@ -91,9 +92,6 @@ SAME_LOAD = ("geometry", "drafts", "level", "batch")
 def place(row: Row) -> str:
     """Return the geometry, and whether the engine had the GPU to itself."""
     return f"{row['geometry']}, alone" if row.get("alone") else str(row["geometry"])
-
-
-LEAST_REPEATS = 2
 
 
 def medians(rows: Iterable[Row]) -> list[Row]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 import importlib.util
+import json
 import os
 import platform
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 
@@ -90,3 +92,10 @@ def command() -> str:
     """Return this process's command line, without the folders of this host."""
     script, *words = sys.argv
     return " ".join(["python", script, *("PATH" if "/" in word else word for word in words)])
+
+
+def write_report(path: Path, found: dict[str, Any], said: str = "") -> str:
+    """Write what a script found, with the host and the command that made it; return the text."""
+    text = json.dumps({"host": facts(), "command": said or command(), **found}, indent=1)
+    path.write_text(text + "\n")
+    return text

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # All that must hold on a GPU, side by side: ci/gpu/correctness.sh TINY_MODEL OUT [VLLM_TESTS]
-# Parity, vLLM's executors, a server and its clients, a soak, faults, sleep mode, and the patched
-# tree's tests if their folder is named; with two GPUs the first four on two tensor-parallel ranks as well, by mp and, if bundle-02
-# is there, by Ray. Each leaves NAME.json, NAME.out and NAME.rc in OUT; what has an exit code, or
+# Parity, a server and its clients, a soak, faults, vLLM's executors, sleep mode, and the patched
+# tree's tests if their folder is named; with two GPUs the first four on two tensor-parallel ranks
+# as well, by mp and, if bundle-02 is there, by Ray. Each leaves NAME.json, NAME.out and NAME.rc in OUT; what has an exit code, or
 # runs, is not begun again. Nothing is timed here: they share the GPUs, AT_ONCE (1 + a fifth of the
 # processors) of them beside the longest. WAIT_S (540) ends the wait, not the jobs: call it again.
 # Exit code 0 if all have passed, 1 if one failed, 3 if one still runs.

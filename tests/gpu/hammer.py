@@ -10,7 +10,6 @@ or answers parted.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -116,12 +115,11 @@ def main() -> int:
         died = f"{type(error).__name__}: {error}"
     beyond = beyond_ties(margins)
     report = {
-        "host": host.facts(), "command": host.command(), "mode": args.mode, "rounds": rounds,
-        "requests": requests, "parted_at_ties": len(margins) - len(beyond),
-        "parted_beyond": beyond, "died": died, "fault": said_of(core) if core.exists() else [],
+        "mode": args.mode, "rounds": rounds, "requests": requests,
+        "parted_at_ties": len(margins) - len(beyond), "parted_beyond": beyond, "died": died,
+        "fault": said_of(core) if core.exists() else [],
     }  # fmt: skip
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    print(host.write_report(args.out, report))
     return bool(died or beyond)
 
 

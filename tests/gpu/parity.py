@@ -163,14 +163,11 @@ def main() -> int:
         if beyond_ties(found["margins_where_parted"]) or drift > DRIFT_NATS:
             bad.append(name)
     report = {
-        "host": host.facts(),
-        "command": host.command(),
         "accepted_counts": {n: r["accepted_counts"] for n, r in results.items()},
         "comparisons": comparisons,
         "failed": bad,
     }
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    print(host.write_report(args.out, report))
     return bool(bad)
 
 

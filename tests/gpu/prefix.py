@@ -137,9 +137,8 @@ def main(argv: list[str] | None = None) -> int:
                 print(f"{mode}: exit code {code}\n{words}", file=sys.stderr)
                 return 1
             found[mode] = json.loads(out.read_text())
-    report = {"host": host.facts(), "command": host.command(), **compare(found)}
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    report = compare(found)
+    print(host.write_report(args.out, report))
     return 1 if report["failed"] else 0
 
 

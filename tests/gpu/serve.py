@@ -9,7 +9,6 @@ may a kernel of the window be compiled while it serves, which upstream's monitor
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from pathlib import Path
@@ -56,9 +55,7 @@ def main() -> int:
         if "recoverssm" in name
     ]
     said = " ".join(["MODEL" if x == args.model else x for x in words[1:]])
-    report = {"host": host.facts(), "command": said, **found}
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    print(host.write_report(args.out, found, said))
     return bool(found["failed"])
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -73,16 +72,18 @@ class Engine:
 
     def answers(self) -> list[dict[str, Any]]:
         """Of what was asked last, once all are finished."""
-        done, first = {}, self.asked - len(self.prompts)
-        while self.llm.llm_engine.has_unfinished_requests():
-            done |= {int(x.request_id): x for x in self.llm.llm_engine.step() if x.finished}
-        return rows_of([done[first + i] for i in range(len(self.prompts))])
+        done = {int(output.request_id): output for output in self.finished()}
+        return rows_of([done[number] for number in self.last()])
 
-    def ends(self) -> list[str | None]:
-        """Why each answer that was under way has ended."""
-        done = []
+    def last(self) -> range:
+        """Numbers of the requests that were asked last."""
+        return range(self.asked - len(self.prompts), self.asked)
+
+    def finished(self) -> list[Any]:
+        """Go on until no request is under way; all that finish."""
+        done: list[Any] = []
         while self.llm.llm_engine.has_unfinished_requests():
-            done += [x.outputs[0].finish_reason for x in self.llm.llm_engine.step() if x.finished]
+            done += [output for output in self.llm.llm_engine.step() if output.finished]
         return done
 
     def under_way(self) -> int:
@@ -119,10 +120,10 @@ def aborted(engine: Engine, level: int) -> dict[str, Any]:
     engine.wake(level)
     if engine.interpreted:
         # A front end within the engine's process is not told.
-        last = range(engine.asked - len(engine.prompts), engine.asked)
-        engine.llm.llm_engine.abort_request([str(i) for i in last])
+        engine.llm.llm_engine.abort_request([str(number) for number in engine.last()])
     else:
-        found["aborted"] = sum(reason == "abort" for reason in engine.ends())
+        ends = [output.outputs[0].finish_reason for output in engine.finished()]
+        found["aborted"] = ends.count("abort")
     engine.ask()
     return found
 
@@ -176,15 +177,8 @@ def main() -> int:
                 bad.append(f"{name}: {given:.2f} GiB were given back, of a cache of {KV_GIB}")
         if not STEPS <= found.get("tokens_before", STEPS) < args.tokens:
             bad.append(f"{name}: answers were not under way")
-    report = {
-        "host": host.facts(),
-        "command": host.command(),
-        "mode": args.mode,
-        "cases": cases,
-        "failed": bad,
-    }
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
-    print(json.dumps(report, indent=1))
+    report = {"mode": args.mode, "cases": cases, "failed": bad}
+    print(host.write_report(args.out, report))
     return bool(bad)
 
 

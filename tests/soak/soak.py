@@ -113,8 +113,7 @@ def main() -> int:
         except Exception as error:
             print(f"{error}\n{server.said()}", file=sys.stderr)
             return 1
-    report = {"host": host.facts(), "command": host.command(), **found}
-    args.out.write_text(json.dumps(report, indent=1) + "\n")
+    host.write_report(args.out, found)
     print(json.dumps(found, indent=1))
     return 1 if found["failed"] else 0
 

@@ -84,7 +84,7 @@ class Engine:
                 drafts=args.drafts, capture_sizes=sizes, eager=args.eager,
                 synthetic_acceptance=1.0 if self.synthetic else None, compiled=args.compiled,
                 load_format=load, max_model_len=MAX_LEN, max_num_seqs=max(args.batches),
-                max_num_batched_tokens=8192, kv_cache_memory_bytes=int(args.kv_gib * 2**30),
+                max_num_batched_tokens=args.budget, kv_cache_memory_bytes=int(args.kv_gib * 2**30),
                 **modes.on_ranks(args.ranks, args.executor),
                 disable_log_stats=False, seed=0,
             )  # fmt: skip
@@ -163,6 +163,7 @@ def parser() -> argparse.ArgumentParser:
     found.add_argument("--drafts", type=int, default=4)
     found.add_argument("--batches", type=int, nargs="+", default=[1, 8, 32, 128])
     found.add_argument("--kv-gib", type=float, default=16)
+    found.add_argument("--budget", type=int, default=8192, help="most tokens of a step")
     found.add_argument("--ranks", type=int, default=1, help="tensor-parallel")
     found.add_argument("--executor", choices=["mp", "ray"], default="mp", help="of several ranks")
     found.add_argument("--compiled", action="store_true", help="torch.compile, as vLLM's default")

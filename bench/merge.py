@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,20 @@ def ages(found: list[dict[str, Any]]) -> dict[str | None, int]:
     return age
 
 
+def without_repeats(data: dict[str, Any], tables: Iterable[str]) -> None:
+    """Leave a run out that no row names, and name one that several files hold once."""
+    rows = [row for table in tables for row in data[table]]
+    used = {row["run"] for row in rows}
+    named = [data["runs"][number] for number in used]
+    runs: list[dict[str, Any]] = []
+    for run in data["runs"]:
+        if run in named and run not in runs:
+            runs.append(run)
+    for row in rows:
+        row["run"] = runs.index(data["runs"][row["run"]])
+    data["runs"] = runs
+
+
 def merge(out: Path, files: list[Path]) -> str | None:
     """Write the rows of `files` to `out`; return a sentence if they do not belong together."""
     kind = out.stem.rsplit("-", 1)[-1]
@@ -55,6 +70,7 @@ def merge(out: Path, files: list[Path]) -> str | None:
             for row in data[table]:
                 if row["run"] == number:
                     made.add(table, row, save=False)
+    without_repeats(made.data, TABLES[kind])
     made.write()
     return None
 

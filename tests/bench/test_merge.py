@@ -101,3 +101,21 @@ def test_what_does_not_belong_together_is_refused(
     assert merge.main() == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
     assert not out.exists()
+
+
+def test_a_run_that_several_files_hold_is_held_once(tmp_path: Path) -> None:
+    first = write(tmp_path / "a.json", [row(1), row(8)])
+    lanes = []
+    for number, batch in enumerate((32, 64)):
+        data = json.loads(first.read_text())
+        # One that measured nothing in between.
+        data["runs"] += [{"command": "idle"}, {"command": f"lane {number}"}]
+        data["rows"].append(row(batch, run=2))
+        lanes.append(tmp_path / f"lane{number}.json")
+        lanes[-1].write_text(json.dumps(data))
+    out = tmp_path / "h200-engine.json"
+    assert merge.merge(out, [first, *lanes]) is None
+    made = store.read(out)
+    assert [run["command"] for run in made["runs"]] == ["a 0", "lane 0", "lane 1"]
+    assert {r["batch"]: r["run"] for r in made["rows"]} == {1: 0, 8: 0, 32: 1, 64: 2}
+    assert [r["run"] for r in made["engines"]] == [0]

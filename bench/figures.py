@@ -87,6 +87,7 @@ def output_error_ratio(row: Row) -> float | None:
 # ---- engines: one row a measurement, several repeats ------------------------------------------
 
 SAME_LOAD = ("geometry", "drafts", "level", "batch")
+TURN = (*SAME_LOAD[1:], "repeat", "run")
 
 
 def place(row: Row) -> str:
@@ -116,11 +117,32 @@ def medians(rows: Iterable[Row]) -> list[Row]:
     return found
 
 
+def in_turns(rows: Iterable[Row]) -> list[Row]:
+    """The rows without the repeats of a load that one run measured of a mode with drafts alone.
+
+    A machine drifts: of window and snapshots those repeats are compared that took turns. A load
+    without any keeps what it has.
+    """
+    rows = list(rows)
+    turns: dict[tuple[Any, ...], set[str]] = defaultdict(set)
+    for row in rows:
+        turns[place(row), *(row[name] for name in TURN)].add(row["mode"])
+    both = {turn for turn, modes in turns.items() if {"window", "snapshot"} <= modes}
+    loads = {turn[:4] for turn in both}
+    kept = []
+    for row in rows:
+        turn = (place(row), *(row[name] for name in TURN))
+        if row["mode"] not in ("window", "snapshot") or turn[:4] not in loads or turn in both:
+            kept.append(row)
+    return kept
+
+
 def compared(rows: Iterable[Row]) -> list[Row]:
     """One row for each load: the modes side by side.
 
     No speculation does not depend on drafts or acceptance, so it stands beside all of them.
     """
+    rows = in_turns(rows)
     by_load: dict[tuple[Any, ...], Row] = {}
     plain: dict[tuple[Any, ...], Row] = {}
     for row in medians(rows):

@@ -65,7 +65,7 @@ with the acceptance that comes. Tokens per second count from the end of the firs
 batch gets smaller, about 40 steps and 120 where steps are short; where state blocks run out, later
 prompts count as well, and a ratio is then of whole answers, prompts included on both sides. Step
 times are of steps with the whole batch and no prompt. *ran together* is the most requests that the
-scheduler ran at once. A ratio is of engines measured in the same runs, and none is given over an
+scheduler ran at once. A ratio is of the repeats that both engines measured in one run, and none is given over an
 engine without drafts whose smaller cache held it back. CUDA graphs are captured for 1, 2, 4, every
 eighth number of requests and from 64 on every 16th, up to the largest batch, which vLLM's default
 may not reach. Engines with drafts have equal caches (windows come on top, see GPU memory), share

@@ -146,14 +146,32 @@ def test_the_engine_is_held_to_its_medians(
     ]
 
 
-def test_engines_of_different_runs_are_not_compared(
+def test_repeats_are_compared_that_took_turns_in_one_run(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     load = {"geometry": "qwen3.6-27b-8-of-64-layers", "drafts": 4, "level": "high", "batch": 64}
     for mode in ("window", "snapshot"):  # resumed after the first repeat
         results.change(folder, "engine", load | {"mode": mode, "repeat": 2}, run=1)
     assert lines(folder, capsys)[0] == 0
+    # One that the other mode did not have then counts neither way, even if it were the median.
     results.change(folder, "engine", load | {"mode": "snapshot", "repeat": 2}, run=0)
+    for repeat, rate in ((1, 1e6), (2, 1.0)):
+        where = load | {"mode": "window", "repeat": repeat}
+        results.change(folder, "engine", where, tokens_per_s=rate)
+    data = json.loads((folder / "h200-engine.json").read_text())
+    rows = [r for r in data["rows"] if load.items() <= r.items() and r["mode"] == "window"]
+    others = [r for r in rows if r["repeat"] < 2]
+    (found,) = [r for r in figures.compared(data["rows"]) if load.items() <= r.items()]
+    assert found["modes"]["window"]["repeats"] == found["modes"]["snapshot"]["repeats"] == 2
+    assert found["modes"]["window"]["tokens_per_s"] == sum(r["tokens_per_s"] for r in others) / 2
+
+
+def test_engines_of_different_runs_are_not_compared(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = {"geometry": "qwen3.6-27b-8-of-64-layers", "drafts": 4, "level": "high", "batch": 64}
+    for repeat in range(3):
+        results.change(folder, "engine", load | {"mode": "window", "repeat": repeat}, run=1)
     code, found = lines(folder, capsys)
     assert code == 1
     assert found[0].startswith("not measured: engine, window against snapshot, any batch: 1 of")

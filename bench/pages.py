@@ -65,13 +65,13 @@ with the acceptance that comes. Tokens per second count from the end of the firs
 batch gets smaller, about 40 steps and 120 where steps are short; where state blocks run out, later
 prompts count as well, and a ratio is then of whole answers, prompts included on both sides. Step
 times are of steps with the whole batch and no prompt. *ran together* is the most requests that the
-scheduler ran at once. A ratio is of the repeats that both engines measured in one run, and none is given over an
-engine without drafts whose smaller cache held it back. CUDA graphs are captured for 1, 2, 4, every
-eighth number of requests and from 64 on every 16th, up to the largest batch, which vLLM's default
-may not reach. Engines with drafts have equal caches (windows come on top, see GPU memory), share
-the GPU with those they are compared with, and take turns at every load; the figures are medians
-over repeats. A geometry marked *alone* was measured with `--alone`: one engine after the other,
-each with the GPU and a larger cache to itself.
+scheduler ran at once. A ratio is of the repeats that both engines measured in one run, and none
+is given over an engine without drafts whose smaller cache held it back. CUDA graphs are captured
+for 1, 2, 4, every eighth number of requests and from 64 on every 16th, up to the largest batch,
+which vLLM's default may not reach. Engines with drafts have equal caches (windows come on top,
+see GPU memory), share the GPU with those they are compared with, and take turns at every load;
+the figures are medians over repeats. A geometry marked *alone* was measured with `--alone`: one
+engine after the other, each with the GPU and a larger cache to itself.
 
 **Latency.** `vllm serve` under the load of `vllm bench serve`. The inter-token latency is the one
 between chunks of a stream: a chunk is a step and holds several tokens with drafts.

@@ -4,7 +4,7 @@
 # tree's tests if their folder is named; with two GPUs the first four on two tensor-parallel ranks
 # as well, by mp and, if bundle-02 is there, by Ray. Each leaves NAME.json, NAME.out and NAME.rc in OUT; what has an exit code, or
 # runs, is not begun again. Nothing is timed here: they share the GPUs, AT_ONCE (1 + a fifth of the
-# processors) of them beside the longest. WAIT_S (540) ends the wait, not the jobs: call it again.
+# processors) of them beside the longest. WAIT_S (540, unpacking included) ends the wait, not the jobs: call it again.
 # Exit code 0 if all have passed, 1 if one failed, 3 if one still runs.
 set -u
 cd "$(dirname "$0")/../.." || exit 2
@@ -18,7 +18,7 @@ names=()
 # Each server takes what it needs; a profile would see the others' memory.
 small=(--kv-cache-memory-bytes $((4 << 30)) --gpu-memory-utilization 0.05)
 two=(--tensor-parallel-size 2)
-at_once=${AT_ONCE:-$(($(nproc) / 5 + 1))} end=$((SECONDS + ${WAIT_S:-540}))
+at_once=${AT_ONCE:-$(($(nproc) / 5 + 1))} end=${WAIT_S:-540}
 [ "$at_once" -gt 0 ] && command -v flock > /dev/null ||
     { echo "AT_ONCE must be 1 or more, and flock (util-linux) on the PATH." >&2; exit 2; }
 slot() {  # until one of them is free; it is held as file 9 until the process ends

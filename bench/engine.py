@@ -69,6 +69,7 @@ class Engine:
         self.acceptance: float | None = None
         self.seen: set[int] = set()
         self.watch = StepWatch()
+        self.begun = 0.0  # when the load of the last measurement was handed over
         query = 1 + args.drafts if self.mode.drafts else 1
         sizes = modes.capture_sizes(max(args.batches), query)
         # Engines set the acceptance length between measurements by a function sent to the worker.
@@ -127,7 +128,7 @@ class Engine:
         prompts = [TokensPrompt(prompt_token_ids=p) for p in self.prompts(batch, seed)]
         self.watch.steps.clear()
         drafts, accepted = self.counter("drafts"), self.counter("accepted_tokens")
-        start = time.perf_counter()
+        start = self.begun = time.perf_counter()
         outputs = self.llm.generate(prompts, sampling, use_tqdm=False)
         seconds = time.perf_counter() - start
         drafts, accepted = (

@@ -87,7 +87,7 @@ def output_error_ratio(row: Row) -> float | None:
 # ---- engines: one row a measurement, several repeats ------------------------------------------
 
 SAME_LOAD = ("geometry", "drafts", "level", "batch")
-TURN = (*SAME_LOAD[1:], "repeat", "run")
+TURN = (*SAME_LOAD, "repeat", "run")
 
 
 def place(row: Row) -> str:
@@ -121,18 +121,19 @@ def in_turns(rows: Iterable[Row]) -> list[Row]:
     """The rows without the repeats of a load that one run measured of a mode with drafts alone.
 
     A machine drifts: of window and snapshots those repeats are compared that took turns. A load
-    without any keeps what it has.
+    without any keeps what it has, and so does an engine that had the GPU to itself.
     """
     rows = list(rows)
     turns: dict[tuple[Any, ...], set[str]] = defaultdict(set)
     for row in rows:
-        turns[place(row), *(row[name] for name in TURN)].add(row["mode"])
+        turns[tuple(row[name] for name in TURN)].add(row["mode"])
     both = {turn for turn, modes in turns.items() if {"window", "snapshot"} <= modes}
-    loads = {turn[:4] for turn in both}
+    loads = {turn[: len(SAME_LOAD)] for turn in both}
     kept = []
     for row in rows:
-        turn = (place(row), *(row[name] for name in TURN))
-        if row["mode"] not in ("window", "snapshot") or turn[:4] not in loads or turn in both:
+        turn = tuple(row[name] for name in TURN)
+        took_none = row.get("alone") or row["mode"] not in ("window", "snapshot")
+        if took_none or turn in both or turn[: len(SAME_LOAD)] not in loads:
             kept.append(row)
     return kept
 
@@ -172,6 +173,29 @@ def _against(mode: str, load: Row) -> float | None:
         return None
     rate = "with_prefill_tokens_per_s" if any(map(out_of_blocks, rows)) else "tokens_per_s"
     return _ratio(rows[0][rate], rows[1][rate])
+
+
+def over_all_loads(loads: Iterable[Row]) -> dict[tuple[str, int], tuple[float, float, int]]:
+    """(geometry, drafts) -> geometric mean of window over snapshot, its error, loads.
+
+    Of the loads at which the whole batch ran on both sides. The error is a factor, of two standard
+    errors over the loads: each load counts once, however often it was repeated.
+    """
+    found: dict[tuple[str, int], list[float]] = defaultdict(list)
+    for load in loads:
+        ratio = _against("snapshot", load)
+        modes = [load["modes"].get(mode) for mode in ("window", "snapshot")]
+        if ratio and not any(map(out_of_blocks, modes)):
+            found[load["geometry"], load["drafts"]].append(math.log(ratio))
+    return {
+        of: (
+            math.exp(statistics.mean(logs)),
+            math.exp(2 * statistics.stdev(logs) / math.sqrt(len(logs))),
+            len(logs),
+        )
+        for of, logs in found.items()
+        if len(logs) > 1
+    }
 
 
 def scattered(mode: str, load: Row) -> bool:

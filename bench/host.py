@@ -18,8 +18,10 @@ def facts() -> dict[str, Any]:
     """GPU, driver, versions, the series that is installed, and the date."""
     import torch
 
+    now = datetime.datetime.now(datetime.UTC)
     found: dict[str, Any] = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": now.date().isoformat(),
+        "time": now.time().isoformat("seconds"),  # tells apart the runs of a command
         "python": platform.python_version(),
         "torch": torch.__version__,
         "triton": _version("triton"),

@@ -215,6 +215,11 @@ def engine(file: Row) -> list[str]:
         for e in file["engines"]
     ]  # fmt: skip
     compiled = "on" if file["settings"].get("compiled") else "off on every side"
+    loads = figures.compared(file["rows"])
+    together = [
+        [name, str(drafts), str(count), *(f"{x:.2f}" for x in (mean, mean / error, mean * error))]
+        for (name, drafts), (mean, error, count) in sorted(figures.over_all_loads(loads).items())
+    ]
     return [
         f"torch.compile is {compiled}. Advertised concurrency is at 1,024 tokens a request.",
         "",
@@ -225,7 +230,15 @@ def engine(file: Row) -> list[str]:
             f"ran out). ~: the repeats of both overlap. {runs_of(file)}"
         ),
         "",
-        *_engine_rows(figures.compared(file["rows"]), full=True),
+        *_engine_rows(loads, full=True),
+        "",
+        (
+            "Window over snapshot over all loads of a model at which the whole batch ran on both "
+            "sides, each counted once: geometric mean, and two standard errors below and above it. "
+            "All loads of a mode are of one process, and what it got of the host is in all of them."
+        ),
+        "",
+        *rows("geometry|drafts|loads|window over snapshot|from|to", together),
     ]
 
 

@@ -14,27 +14,24 @@ import cProfile
 import fcntl
 import os
 import pstats
-import statistics
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import engine
 import host
+import modes
+from stepwatch import StepWatch
 
 MOST = 40  # functions and kernels of a profile
 
 
-def first_and_steps(found: engine.Engine, seconds: float) -> dict[str, float]:
-    """Milliseconds to the last first token of the batch, and of each later step."""
-    steps = found.watch.steps
-    last = max(i for i, step in enumerate(steps) if step.prompt_tokens)
-    gaps = [1e3 * (b.at - a.at) for a, b in zip(steps[last:], steps[last + 1 :], strict=False)]
+def first_and_steps(watch: StepWatch, begun: float) -> dict[str, float | None]:
+    """Milliseconds to the end of the first wave of prompts, and of a step of the whole batch."""
     return {
-        "prompts_ms": round(1e3 * (steps[last].at - seconds), 2),
-        "step_ms": round(statistics.median(gaps), 3),
+        "prompts_ms": round(1e3 * (watch.steps[watch.first_wave()].at - begun), 2),
+        "step_ms": watch.summary().get("ms_per_step"),
     }
 
 
@@ -51,15 +48,16 @@ def functions(profile: cProfile.Profile) -> list[dict[str, Any]]:
     return own + [r for r in sorted(rows, key=lambda r: -r["total_ms"])[:MOST] if r not in own]
 
 
-def kernels(profile: Any, kind: str) -> list[dict[str, Any]]:
-    """The kernels (on a CPU: operators) that take most time."""
+def kernels(profile: Any, kind: str) -> tuple[float, list[dict[str, Any]]]:
+    """Milliseconds of all kernels (on a CPU: operators), and those that take most time."""
     field = f"self_{kind}_time_total"
     rows = [
         {"kernel": e.key[:120], "calls": e.count, "ms": round(getattr(e, field) / 1e3, 3)}
         for e in profile.key_averages()
         if getattr(e, field)
     ]
-    return sorted(rows, key=lambda row: -row["ms"])[:MOST]
+    longest = sorted(rows, key=lambda row: -row["ms"])[:MOST]
+    return round(sum(row["ms"] for row in rows), 3), longest
 
 
 @contextlib.contextmanager
@@ -81,9 +79,8 @@ def look(found: engine.Engine, args: argparse.Namespace, batch: int) -> dict[str
     found.measure(request)
     rounds = []
     for seed in range(args.rounds):
-        start = time.perf_counter()
         found.generate(batch, args.tokens, seed)
-        rounds.append(first_and_steps(found, start))
+        rounds.append(first_and_steps(found.watch, found.begun))
     profile = cProfile.Profile()
     profile.runcall(found.generate, batch, args.tokens, 0)
     kind = "device" if torch.cuda.is_available() else "cpu"
@@ -94,9 +91,10 @@ def look(found: engine.Engine, args: argparse.Namespace, batch: int) -> dict[str
     ]
     with torch.profiler.profile(activities=activities) as traced:
         found.generate(batch, args.tokens, 0)
+    gpu_ms, longest = kernels(traced, kind)
     return {
         "batch": batch, "steps": len(found.watch.steps), "rounds": rounds,
-        "host": functions(profile), "gpu": kernels(traced, kind),
+        "host": functions(profile), "gpu_ms": gpu_ms, "gpu": longest,
     }  # fmt: skip
 
 
@@ -110,6 +108,12 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--turn", type=Path, help="file to lock while it measures")
     args = parser.parse_args(argv)
+    if modes.MODES[args.mode].drafts and args.geometry != "tiny" and not args.acceptance:
+        parser.error(f"{args.geometry} has random weights: set --acceptance, mean tokens a step.")
+    if max(args.load) > max(args.batches):
+        parser.error("--load is of more requests than an engine of these --batches runs at once.")
+    if args.ranks > 1:
+        parser.error("--ranks 2 and more are processes of their own, which no profile here sees.")
     os.environ["VLLM_ENABLE_V1_MULTIPROCESSING"] = "0"
     found = engine.Engine(args)
     print("started", flush=True)

@@ -53,6 +53,11 @@ class StepWatch:
             )
         )
 
+    def first_wave(self) -> int:
+        """Return the step with the last prompt before a request ended."""
+        first_end = next((i for i, s in enumerate(self.steps) if s.finished), len(self.steps) - 1)
+        return max((i for i, s in enumerate(self.steps[:first_end]) if s.prompt_tokens), default=0)
+
     def summary(self) -> dict[str, Any]:
         """Decode rate and step time behind the first prefill, and the most requests at once.
 
@@ -63,8 +68,7 @@ class StepWatch:
         """
         if not self.steps:
             return {}
-        first_end = next((i for i, s in enumerate(self.steps) if s.finished), len(self.steps) - 1)
-        start = max((i for i, s in enumerate(self.steps[:first_end]) if s.prompt_tokens), default=0)
+        start = self.first_wave()
         most = max(step.running for step in self.steps)
         # What runs is counted after a step, whose tokens are those of all who ran in it.
         end = next(

@@ -166,6 +166,37 @@ def test_repeats_are_compared_that_took_turns_in_one_run(
     assert found["modes"]["window"]["tokens_per_s"] == sum(r["tokens_per_s"] for r in others) / 2
 
 
+def test_an_engine_alone_takes_no_turns(folder: Path) -> None:
+    rows = json.loads((folder / "h200-engine.json").read_text())["rows"]
+    where = {"geometry": "qwen3.6-27b", "drafts": 4, "level": "middle", "batch": 8}
+    kept = [r for r in rows if not (where.items() <= r.items() and r["mode"] == "snapshot")]
+    one = next(r for r in rows if where.items() <= r.items() and r["mode"] == "snapshot")
+    place = where | {"geometry": "qwen3.6-27b, alone"}
+    (found,) = [x for x in figures.compared([*kept, one]) if place.items() <= x.items()]
+    repeats = [r for r in kept if where.items() <= r.items() and r["mode"] == "window"]
+    assert found["modes"]["window"]["repeats"] == len(repeats) > 1
+    assert found["modes"]["snapshot"]["repeats"] == 1
+
+
+def test_all_loads_count_once_and_only_whole_batches() -> None:
+    def load(batch: int, ratio: float, repeats: int, running: int = 0) -> list[figures.Row]:
+        return [
+            {"geometry": "g", "drafts": 1, "level": "low", "batch": batch, "repeat": n, "run": 0,
+             "mode": mode, "tokens_per_s": rate, "with_prefill_tokens_per_s": rate,
+             "running": running or batch}
+            for n in range(repeats)
+            for mode, rate in (("snapshot", 10.0), ("window", 10.0 * ratio))
+        ]  # fmt: skip
+
+    rows = [*load(1, 0.5, 9), *load(8, 2.0, 1), *load(64, 9.0, 3, running=20)]
+    ((of, (mean, error, count)),) = figures.over_all_loads(figures.compared(rows)).items()
+    assert of == ("g", 1)
+    assert (round(mean, 9), count) == (1.0, 2)
+    # Two standard errors of ln 0.5 and ln 2, whose deviation is sqrt(2) ln 2.
+    assert round(error, 9) == 4.0
+    assert figures.over_all_loads(figures.compared(load(1, 0.5, 9))) == {}
+
+
 def test_engines_of_different_runs_are_not_compared(
     folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

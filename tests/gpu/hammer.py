@@ -2,10 +2,10 @@
 
 For faults too rare for a test. The same prompts come again each round, twice at least, admitted
 while others decode, so answers must be those of the first round up to near ties; every second round
-goes without log-probabilities, as most requests do. A CUDA fault
-leaves a core dump beside OUT, of which cuda-gdb tells the kernel; run it for each mode (--mode
-snapshot) alone on a GPU, since other processes change what overlaps. Exit code 1 if the engine died
-or answers parted.
+goes without log-probabilities, as most requests do, and is judged by those of the first. A CUDA
+fault leaves a core dump beside OUT, of which cuda-gdb tells the kernel; run it for each mode
+(--mode snapshot) alone on a GPU, since other processes change what overlaps. Exit code 1 if the
+engine died or answers parted.
 """
 
 from __future__ import annotations

@@ -29,6 +29,24 @@ def prefix(said: Said, reference: Said) -> int:
     )
 
 
+def drift(said: Said, reference: Said) -> np.ndarray:
+    """How far log-probabilities are apart while the tokens are the same."""
+    same = prefix(said, reference)
+    return np.abs(np.subtract(said.logprobs[:same], reference.logprobs[:same]))
+
+
+def rounding(run: Result, reference: Result) -> dict[str, float]:
+    """Bounds on a run that rounds as coarsely as `run`, at other times, against the reference.
+
+    Twice as far as `run` is, since both are rounded, and no less than fp32 states are held to.
+    """
+    drifts = [drift(said, reference.said[name]) for name, said in run.said.items()]
+    return {
+        "largest": max(0.01, 2 * max(d.max(initial=0) for d in drifts)),
+        "mean": max(0.001, 2 * max(d.mean() for d in drifts if d.size)),
+    }
+
+
 def assert_same_words(
     run: Result, reference: Result, largest: float, mean: float, names: Iterable[str] | None = None
 ) -> None:
@@ -46,12 +64,12 @@ def assert_same_words(
             assert margin < TIE, (
                 f"{name}: token {same} differs, and the reference's margin there is {margin:.3f}"
             )
-        drift = np.abs(np.subtract(said.logprobs[:same], other.logprobs[:same]))
-        assert drift.max(initial=0) <= largest, (
-            f"{name}: log-probability off by {drift.max():.4f} at {drift.argmax()}"
+        off = drift(said, other)
+        assert off.max(initial=0) <= largest, (
+            f"{name}: log-probability off by {off.max():.4f} at {off.argmax()}"
         )
-        assert same == 0 or drift.mean() <= mean, (
-            f"{name}: log-probabilities off by {drift.mean():.5f} on average"
+        assert same == 0 or off.mean() <= mean, (
+            f"{name}: log-probabilities off by {off.mean():.5f} on average"
         )
         compared, total = compared + same, total + len(said.tokens)
     assert compared >= 0.9 * total, f"only {compared} of {total} tokens come before near ties"

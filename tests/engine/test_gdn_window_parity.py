@@ -6,7 +6,7 @@ import collections
 from collections.abc import Mapping
 
 import pytest
-from compare import assert_same_steps, assert_same_words
+from compare import assert_same_steps, assert_same_words, rounding
 from result import Result
 from scenarios import DRAFTS, MIX, REPETITIVE, WIDTH
 
@@ -62,7 +62,9 @@ def test_window_says_what_no_speculation_says(
     assert_same_words(run, none, largest=0.01, mean=0.001)
 
 
-@pytest.mark.parametrize(("window", "snapshot"), list(zip(WINDOW, SNAPSHOTS, strict=False)))
+@pytest.mark.parametrize(
+    ("window", "snapshot"), [x for x in zip(WINDOW, SNAPSHOTS, strict=False) if "half" not in x[0]]
+)
 def test_window_says_what_snapshots_say(
     runs: Mapping[str, Result], window: str, snapshot: str
 ) -> None:
@@ -73,6 +75,18 @@ def test_window_says_what_snapshots_say(
     """
     assert_same_words(runs[window], runs[snapshot], largest=0.01, mean=0.001)
     assert_same_steps(runs[window], runs[snapshot])
+
+
+def test_window_says_what_snapshots_say_with_states_of_16_bits(
+    half_window: Result, half_snapshot: Result, none: Result
+) -> None:
+    """The window rounds a state when it commits, snapshots after each token: so they part by
+    what rounding moves a checkpoint by, which is read off the snapshots against fp32 states. On
+    some it is 0.018, where fp32 states part by 0.002.
+    """
+    assert_same_words(half_window, half_snapshot, **rounding(half_snapshot, none))
+    assert_same_words(half_window, none, **rounding(half_snapshot, none), names=half_window.said)
+    assert_same_steps(half_window, half_snapshot)
 
 
 def test_every_accepted_count_occurs(mtp_window: Result, ngram_window: Result) -> None:

@@ -60,12 +60,17 @@ def set_acceptance(worker: Any, length: float) -> None:
     kept.copy_(torch.tensor(unconditional_to_conditional_rates(rates), dtype=kept.dtype))
 
 
+def is_synthetic(args: argparse.Namespace) -> bool:
+    """Whether drafts are accepted by chance, at the mean length that is set."""
+    return modes.MODES[args.mode].drafts and args.geometry != "tiny"
+
+
 class Engine:
     """An engine, and what it was told before."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args, self.mode = args, modes.MODES[args.mode]
-        self.synthetic = self.mode.drafts and args.geometry != "tiny"
+        self.synthetic = is_synthetic(args)
         self.acceptance: float | None = None
         self.seen: set[int] = set()
         self.watch = StepWatch()

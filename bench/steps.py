@@ -21,7 +21,6 @@ from typing import Any
 
 import engine
 import host
-import modes
 from stepwatch import StepWatch
 
 MOST = 40  # functions and kernels of a profile
@@ -108,7 +107,7 @@ def main(argv: list[str] | None = None) -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--turn", type=Path, help="file to lock while it measures")
     args = parser.parse_args(argv)
-    if modes.MODES[args.mode].drafts and args.geometry != "tiny" and not args.acceptance:
+    if engine.is_synthetic(args) and not args.acceptance:
         parser.error(f"{args.geometry} has random weights: set --acceptance, mean tokens a step.")
     if max(args.load) > max(args.batches):
         parser.error("--load is of more requests than an engine of these --batches runs at once.")

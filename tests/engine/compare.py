@@ -35,16 +35,13 @@ def drift(said: Said, reference: Said) -> np.ndarray:
     return np.abs(np.subtract(said.logprobs[:same], reference.logprobs[:same]))
 
 
-def rounding(run: Result, reference: Result) -> dict[str, float]:
-    """Bounds on a run that rounds as coarsely as `run`, at other times, against the reference.
+def rounding(said: Said, reference: Said) -> dict[str, float]:
+    """Bounds on what rounds as coarsely as `said`, at other times, against `said` or the reference.
 
-    Twice as far as `run` is, since both are rounded, and no less than fp32 states are held to.
+    Twice as far as `said` is, since both are rounded, and no less than fp32 states are held to.
     """
-    drifts = [drift(said, reference.said[name]) for name, said in run.said.items()]
-    return {
-        "largest": max(0.01, 2 * max(d.max(initial=0) for d in drifts)),
-        "mean": max(0.001, 2 * max(d.mean() for d in drifts if d.size)),
-    }
+    off = drift(said, reference)
+    return {"largest": max(0.01, 2 * off.max()), "mean": max(0.001, 2 * off.mean())}
 
 
 def assert_same_words(
@@ -58,13 +55,13 @@ def assert_same_words(
     compared = total = 0
     for name in names or run.said:
         said, other = run.said[name], reference.said[name]
-        same = prefix(said, other)
+        off = drift(said, other)
+        same = off.size
         if same < len(said.tokens):
             margin = other.margins[same]
             assert margin < TIE, (
                 f"{name}: token {same} differs, and the reference's margin there is {margin:.3f}"
             )
-        off = drift(said, other)
         assert off.max(initial=0) <= largest, (
             f"{name}: log-probability off by {off.max():.4f} at {off.argmax()}"
         )
